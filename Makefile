@@ -18,7 +18,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run check test lint fmt bench soak docs dashboard constraints clean
+.PHONY: help setup run check test lint fmt bench soak specs docs dashboard constraints clean
 
 help: ## List the recipes
 	@sed -nE 's/^([a-z]+):[^#]*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -52,6 +52,9 @@ bench: $(INSTALLED) ## Measure throughput, latency and cost per message (ARGS="-
 
 soak: $(INSTALLED) ## Break things for a long time and account for every message (ARGS="--help")
 	$(BIN)/python -m tests.faults.soak $(ARGS)
+
+specs: $(INSTALLED) ## Check the TLA+ models and print what was found, with every counterexample
+	$(BIN)/python -m tests.specs.support.models
 
 docs: $(INSTALLED) ## Write the reference pages that come from the code
 	mkdir -p docs/reference

@@ -1,8 +1,8 @@
 """What all tests share, and in which order several processes take them.
 
-`make test` runs two processes (pytest-xdist), each with a PostgreSQL, a broker and a Spark session
-of its own. A file stays whole; the dashboard's files stay together, because they share a browser
-and a built site.
+`make test` runs two processes (pytest-xdist), each with a PostgreSQL and a broker of its own. A
+file stays whole. Files that share something expensive stay together: those that use the Spark
+session, and those of the dashboard, which share a browser and a built site.
 """
 
 import os
@@ -12,10 +12,18 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.support.dispositions import stop_handing_down_ignored_signals
+
+stop_handing_down_ignored_signals()
+
 # Brokers, workers and commands are processes of their own, hundreds of them. Where bytecode may not
 # be written each would compile the whole package again, which takes a fifth of its start.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+# Sparks of tests run for seconds: what the second compiler and the parallel collector cost at the
+# start they never earn back (10 seconds of CPU for a first query, 5 without them).
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 pytest_plugins = [
     "tests.support.coroutines",
@@ -44,12 +52,19 @@ LONGEST_FIRST = (
 
 
 def pytest_collection_modifyitems(items):
+    on_spark = {item.path for item in items if "spark" in item.fixturenames}
+
+    def group(item):
+        if item.path in on_spark:
+            return "Spark session"
+        parts = item.path.relative_to(HERE).parts
+        return parts[0] if parts[0] == "dashboard" else "/".join(parts)
+
     def place(item):
         folder = item.path.relative_to(HERE).parts[0]
-        return LONGEST_FIRST.index(folder) if folder in LONGEST_FIRST else len(LONGEST_FIRST)
+        order = LONGEST_FIRST.index(folder) if folder in LONGEST_FIRST else len(LONGEST_FIRST)
+        return item.path not in on_spark, order
 
     items.sort(key=place)
     for item in items:
-        parts = item.path.relative_to(HERE).parts
-        together = parts[0] if parts[0] == "dashboard" else "/".join(parts)
-        item.add_marker(pytest.mark.xdist_group(together))
+        item.add_marker(pytest.mark.xdist_group(group(item)))

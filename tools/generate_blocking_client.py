@@ -3,9 +3,9 @@
     python tools/generate_blocking_client.py           writes src/skep/client/blocking
     python tools/generate_blocking_client.py --check   fails when what is there is not current
 
-A token at a time, so that comments and layout stay: `async` and `await` go, names that have a twin
-get its name, `Awaitable[X]` becomes X. What differs in more than words stands in `io_async` and
-`io_blocking`, which are both written by hand. The result is formatted here.
+A token at a time, so that comments and layout stay: `async` and `await` go, and names that have a
+twin get its name. What differs in more than words is in `io_async` and `io_blocking`, which are
+both written by hand. The result is formatted here.
 """
 
 import io
@@ -70,8 +70,6 @@ def _edits(tokens: Sequence[TokenInfo]) -> Iterator[Edit]:
             yield from _edits_of_text(token)
         elif token.string in {"async", "await"}:
             yield Edit(*token.start, tokens[place + 1].start[1], "")
-        elif token.string == "Awaitable":
-            yield from _edits_of_awaitable(tokens, place)
         elif token.string in TWINS:
             yield Edit(*token.start, token.end[1], TWINS[token.string])
 
@@ -86,19 +84,6 @@ def _edits_of_text(token: TokenInfo) -> Iterator[Edit]:
         begin = token.start[1] if number == first else 0
         if new != old:
             yield Edit(number, begin, begin + len(old), new)
-
-
-def _edits_of_awaitable(tokens: Sequence[TokenInfo], place: int) -> Iterator[Edit]:
-    """Take the brackets of `Awaitable[X]` away; in an import it is left for the linter to drop."""
-    if tokens[place + 1].string != "[":
-        return
-    yield Edit(*tokens[place].start, tokens[place + 1].end[1], "")
-    depth = 0
-    for token in tokens[place + 1 :]:
-        depth += {"[": 1, "]": -1}.get(token.string, 0)
-        if depth == 0:
-            yield Edit(*token.start, token.end[1], "")
-            return
 
 
 def _merge_names(text: str) -> str:

@@ -13,7 +13,6 @@ from benchmarks.spark.campaign import Campaign
 from benchmarks.spark.victims import Feed, Job, LedgerBroken
 from skep.spark.archive.archiver import ArchivePlan, Archiver
 from skep.spark.archive.lake import Lake
-from skep.spark.runtime.tasks import run_here
 
 QUEUE = "faults-old"
 AGE_S = 1
@@ -76,7 +75,7 @@ class ArchiveCampaign(Campaign):
             live = connection.execute("select count(*) from skep.segment").fetchone()[0]
         with Lake(self.url, {}) as lake:
             found = lake.table().scan(selected_fields=("transaction_id",)).to_arrow()
-            files = len(lake.data_files())
+            files = len(lake.files())
             left = without_old_versions(lake.unreferenced())
         check_archive(found["transaction_id"].to_pylist(), self.feed.count)
         if live or left:
@@ -99,6 +98,15 @@ class ArchiveHereCampaign(ArchiveCampaign):
 
     def command(self, url, lake, _master):
         return ["benchmarks.spark.archive_faults", url, lake], ["for-ever"], ["once"]
+
+
+def run_here(tasks, work, on_progress):
+    """Run tasks one after the other, in this process."""
+    results = []
+    for task in tasks:
+        results.append(work(task))
+        on_progress(results[-1].messages, results[-1].bytes)
+    return results
 
 
 def archive_here(url, warehouse, how_long):

@@ -193,7 +193,7 @@ class SparkBench:
     def _archive(self, warehouse: str, messages: int) -> None:
         plan = ArchivePlan(url=self._url, warehouse=warehouse, queues=(QUEUE,))
         with Lake(self._url, {}) as lake:
-            done = Archiver(lake, plan, run_on_spark(self._spark)).archive()
+            done = Archiver(lake, plan, run_on_spark(lambda: self._spark)).archive()
         if (done.messages, done.deleted) != (messages, messages):
             raise ScenarioFailed(f"archived {done.messages:,}, deleted {done.deleted:,}")
 

@@ -80,7 +80,7 @@ def _process(name: str, options: list[str], log: Path) -> Generator[subprocess.P
             stderr=subprocess.STDOUT,
             env={
                 **os.environ,
-                "JAVA_HOME": str(find_java(os.environ).home),
+                "JAVA_HOME": str(find_java(os.environ)),
                 "SPARK_HOME": str(package),
                 "SPARK_LOCAL_IP": LOOPBACK,
                 "SPARK_DAEMON_MEMORY": "256m",

@@ -25,7 +25,7 @@ from skep.db.access.foreign import join
 from skep.model.envelopes import Header, check_headers, checked_trace_id
 from skep.model.errors import BadRequest
 from skep.model.limits import TRANSACTION_ID_CHARS_MAX
-from skep.model.names import check_name, refuse_transaction_id
+from skep.model.names import check_name, check_optional_name, refuse_transaction_id
 from skep.model.schema_name import DEFAULT_SCHEMA, schema_named
 
 __all__ = [
@@ -58,6 +58,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     """A message to enqueue."""
 
     queue: str
+    """Created when it does not exist."""
     payload: Any
     partition: str | None = None
     """None: `Default`."""
@@ -95,14 +96,7 @@ async def stage(
     schema: str = DEFAULT_SCHEMA,
     **options: Unpack[StageOptions],
 ) -> str:
-    """Stage a message; return its transaction id.
-
-    Args:
-        connection: On which the transaction is open.
-        queue: Where to; it is created when it does not exist.
-        payload: A value that msgspec encodes as JSON.
-        schema: Of the installation.
-        **options: The further members of `Message`.
+    """Stage a message; return its transaction id. `Message` has the options.
 
     Raises:
         BadRequest: The message cannot be stored, or no transaction is open.
@@ -150,13 +144,6 @@ async def push(
     **options: Unpack[PushOptions],
 ) -> str:
     """Push a message; return its id, or that of the message which it repeats.
-
-    Args:
-        connection: On which the transaction is open.
-        queue: Where to; it is created when it does not exist.
-        payload: A value that msgspec encodes as JSON.
-        schema: Of the installation.
-        **options: The further members of `Message`, which has no `deliver_at` here.
 
     Raises:
         BadRequest: The message cannot be stored, or no transaction is open.
@@ -213,7 +200,7 @@ def _columns(messages: Sequence[Message]) -> tuple[list[Any], ...]:
 
 def _check(message: Message) -> None:
     check_name("queue", message.queue)
-    check_name("partition", message.partition or "")
+    check_optional_name("partition", message.partition)
     check_headers(message.headers)
     name = message.transaction_id or ""
     if len(name) > TRANSACTION_ID_CHARS_MAX or "\0" in name:

@@ -11,14 +11,13 @@ An attempt that died has stored nothing, or everything: the next one finds out w
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from skep.jobs import Ctx, Fail, JobClient, JobTypes, Retry, WorkerApp
 from skep.jobs.service.replays import MAX_ATTEMPTS, REPLAY_JOB, ReplayOrder, ReplayResult
-from skep.model.errors import BadRequest, Defect, Refused
+from skep.model.errors import BadRequest, Refused
 from skep.settings import Settings, load_settings
 from skep.spark.runtime.encryption_keys import key_options
 from skep.spark.runtime.session import DEFAULT_MASTER, spark_session
@@ -33,24 +32,6 @@ if TYPE_CHECKING:
 RETRY: Final = Retry(max_attempts=MAX_ATTEMPTS, initial_s=5)
 
 
-@dataclass(slots=True)
-class _Place:
-    """The database and settings of a worker; known once it runs."""
-
-    url: str | None = None
-    settings: Settings | None = None
-
-    def plan(self, order: ReplayOrder) -> ReplayPlan:
-        if self.url is None or self.settings is None:
-            raise Defect("the worker has not started")
-        return ReplayPlan(
-            url=self.url,
-            storage=self.settings.archive_storage,
-            keys=key_options(self.settings),
-            **msgspec.structs.asdict(order),
-        )
-
-
 def replay_app(
     *,
     master: str = DEFAULT_MASTER,
@@ -59,12 +40,12 @@ def replay_app(
 ) -> WorkerApp:
     """Make the program of a worker that runs replays.
 
-    Args:
-        master: Where Spark runs.
-        session: Makes the session, or returns the one there is; instead of a master.
-        settings: Those of this machine, unless they are given.
+    `session` makes the session, or returns the one there is, instead of a master. Without
+    `settings`, those of this machine count.
     """
-    types, place = JobTypes("replays"), _Place()
+    types = JobTypes("replays")
+    place: dict[str, Any] = {}
+    """What the worker adds to the plan of a replay, known once it runs."""
 
     @spark_job(
         types,
@@ -73,11 +54,12 @@ def replay_app(
         retry=RETRY,
     )
     def replay(ctx: Ctx[ReplayOrder, ReplayResult], spark: Any) -> ReplayResult:
-        return _run(place.plan(ctx.input), spark)
+        return _run(ReplayPlan(**place, **msgspec.structs.asdict(ctx.input)), spark)
 
     @asynccontextmanager
     async def know_place(client: JobClient) -> AsyncGenerator[None]:
-        place.url, place.settings = client.dsn, settings or load_settings().settings
+        known = settings or load_settings().settings
+        place.update(url=client.dsn, storage=known.archive_storage, keys=key_options(known))
         yield
 
     return WorkerApp([types], lifespan=know_place)

@@ -12,7 +12,6 @@ Needs the extra `spark`, and a driver in this process: not Spark Connect. The se
 all steps of a process: the first one makes it.
 """
 
-import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -21,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from skep.jobs import Continue, Ctx, Job, JobTypes, Limits, Retry
 from skep.spark.runtime.session import adopt_session, spark_session
-from skep.spark.runtime.tasks import POLL_S, task_counts
+from skep.spark.runtime.tasks import repeating, task_counts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -76,9 +75,7 @@ def run_query(ctx: Ctx[Any, Any], query: "StreamingQuery") -> None:
 
     What it has read is the job's progress; a job that should stop stops it.
 
-    Raises:
-        OwnershipLost: the job should stop.
-        Exception: what the query failed with.
+    Raises `OwnershipLost` if the job should stop, and what the query failed with.
     """
     rows = 0
     last_batch = -1
@@ -96,31 +93,17 @@ def run_query(ctx: Ctx[Any, Any], query: "StreamingQuery") -> None:
 def _watched(ctx: Ctx[Any, Any], spark: "SparkSession") -> Generator[None]:
     """Report what the Spark jobs of this thread do, and cancel them when the job should stop."""
     # An attempt that is to stop must not stop the next one, which may run in this very process.
-    group, is_over = f"{ctx.job_id}/{ctx.attempt}", threading.Event()
+    group = f"{ctx.job_id}/{ctx.attempt}"
     context = spark.sparkContext
     context.setJobGroup(group, ctx.facts.name, interruptOnCancel=True)
 
     def watch() -> None:
-        while not is_over.wait(POLL_S):
-            if ctx.cancelled is not None:
-                context.cancelJobGroup(group)
-                continue  # the function may be about to start another
-            share, note = _progress(context.statusTracker(), group)
-            if note is not None:
-                ctx.report(share, note)
+        if ctx.cancelled is not None:
+            context.cancelJobGroup(group)  # each time: the function may start another
+            return
+        total, done = task_counts(context.statusTracker(), group)
+        if total:
+            ctx.report(min(done / total, STARTED_SHARE_MAX), f"{done} of {total} tasks")
 
-    watcher = threading.Thread(target=watch, name=f"skep-spark-{group}", daemon=True)
-    watcher.start()
-    try:
+    with repeating(watch):
         yield
-    finally:
-        is_over.set()
-        watcher.join()
-
-
-def _progress(tracker: Any, group: str) -> tuple[float | None, str | None]:
-    """Return the share of the tasks known so far that are done, and a note that says so."""
-    total, done = task_counts(tracker, group)
-    if total == 0:
-        return None, None
-    return min(done / total, STARTED_SHARE_MAX), f"{done} of {total} tasks"

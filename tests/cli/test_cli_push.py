@@ -266,4 +266,4 @@ def test_a_bar_says_what_is_waited_for():
         bar.advance(Batch([Line(1, b"1")], [], [], 2))
         bar.wait("away")
 
-        assert bar.said == "1 lines; waiting: away"
+        assert bar._progress.tasks[0].fields["said"] == "1 lines; waiting: away"

@@ -20,6 +20,15 @@ def test_messages_are_popped_and_acknowledged_by_their_lines(skep, api, queue):
     assert "no message" in skep("pop", queue, "--group", "g", code=4).err
 
 
+def test_a_misspelt_queue_or_partition_is_not_created(skep, api, queue):
+    api.push(queue, 1)
+
+    assert f"{queue}-typo" in skep("pop", f"{queue}-typo", code=1).err
+    assert "no-such" in skep("pop", queue, "--partition", "no-such", code=1).err
+
+    assert f"{queue}-typo" not in skep("queues", "list", "-o", "ndjson").out
+
+
 def test_a_payload_is_printed_as_it_was_pushed(skep, api, queue):
     skep("push", queue, '{"b": 1.50, "a": [ ]}')
 

@@ -1,5 +1,6 @@
 """Everything else one may ask of a broker through the client."""
 
+import inspect
 from datetime import UTC, datetime, timedelta
 
 import msgspec
@@ -11,7 +12,7 @@ from skep.broker.groups import progress, seek
 from skep.broker.messages import listing as message_list
 from skep.broker.queues import configure, resources
 from skep.broker.scheduled import listing as scheduled
-from skep.client import NotFound, TransactionFailed, values
+from skep.client import AsyncClient, Client, NotFound, TransactionFailed, values
 from skep.client.pushes import Item
 from skep.client.verdicts import AckItem
 from skep.model import wire
@@ -255,3 +256,9 @@ async def test_an_answer_that_is_not_json_is_fetched_as_it_came(queen, broker):
 
     assert b"# TYPE skep_parked_polls gauge" in text
     assert queen.urls == (broker.url,)
+
+
+@pytest.mark.parametrize("kind", [AsyncClient, Client])
+def test_a_method_can_be_looked_up_in_its_class(kind):
+    assert inspect.getdoc(kind.push).startswith("Store one message")
+    assert "payload" in inspect.signature(kind.push).parameters

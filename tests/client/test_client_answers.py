@@ -230,14 +230,14 @@ async def test_messages_are_let_go_before_their_acknowledgment_is_awaited():
     acked = [{"transactionId": "t", "success": True}] * 3
     batch = {"messages": POPPED["messages"] * 3}
     async with scripted((200, batch), (200, acked)) as broker, AsyncClient(broker.url) as client:
-        send = client._session.request
+        send = client.session.request
 
         async def request(method, *arguments, **options):
             if method == "POST":
                 alive_at_ack.append(sum(witness() is not None for witness in witnesses))
             return await send(method, *arguments, **options)
 
-        client._session.request = request
+        client.session.request = request
         gc.disable()  # what is let go goes at once, not with a collection
         try:
             async for message in client.consume("q", limit=3, delivery="poll"):

@@ -326,7 +326,7 @@ async def test_a_lease_is_renewed_while_a_handler_holds_up_the_event_loop(queen,
         # From another thread, because this one's loop is held up: a second consumer finds nothing
         # for longer than the lease lasts, so somebody renews it.
         async def poll():
-            async with type(queen)(queen._session.options.urls) as other:
+            async with type(queen)(queen.session.options.urls) as other:
                 others.extend(await other.pop(queue, group="g", wait_s=2.5))
 
         asyncio.run(poll())

@@ -29,7 +29,7 @@ def message_of(client):
         partition_id="id",
         lease_id="l",
     )
-    Settlement(client._session, [message]).adopt([message])
+    Settlement(client.session, [message]).adopt([message])
     return message
 
 
@@ -160,7 +160,7 @@ async def test_a_method_asks_for_the_route_it_stands_for(monkeypatch, route):
         raise Asked(method, path)
 
     async with AsyncClient("http://nowhere") as client:
-        monkeypatch.setattr(client._session, "request", ask)
+        monkeypatch.setattr(client.session, "request", ask)
         with pytest.raises(Asked) as raised:
             await CALLS[route](client)
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from skep.client.endpoints import parse_address
-from skep.client.io_async import Connection
+from skep.client.io_async import Connection, Inbox, Stop
 from tests.client.support.scripted import rendered
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: test\r\n\r\n"
@@ -174,3 +174,31 @@ async def test_a_real_connection_gives_up_a_short_request_after_a_long_one():
 
         await connection.close()
     assert asked.is_set()
+
+
+async def test_an_inbox_is_not_woken_for_what_was_taken_before():
+    inbox = Inbox()
+
+    async def put_later():
+        for _ in range(5):  # turns of the loop, in which the signal of the first arrives
+            await asyncio.sleep(0)
+        inbox.put(b"second")
+
+    putting = asyncio.ensure_future(put_later())
+    inbox.put(b"first")
+
+    assert await inbox.take(LONG_S) == b"first"  # at once: its signal is still on the way
+    assert await inbox.take(LONG_S) == b"second"
+    await putting
+
+
+async def test_an_inbox_that_is_waited_on_can_be_stopped():
+    inbox, stop = Inbox(), Stop()
+    waiting = asyncio.ensure_future(inbox.take(LONG_S, stop))
+    await asyncio.sleep(0)
+    stop.set()
+
+    with pytest.raises(TimeoutError):
+        await waiting
+    with pytest.raises(TimeoutError):
+        await inbox.take(LONG_S, stop)

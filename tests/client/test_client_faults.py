@@ -118,7 +118,7 @@ async def test_another_broker_takes_over_at_once(broker, queue):
     async with AsyncClient([dead, broker.url], retries=1) as client:
         for number in range(8):
             await client.push(f"{queue}-{number}", number)
-        failures = [endpoint.failures for endpoint in client._session.endpoints.all]
+        failures = [endpoint.failures for endpoint in client.session.endpoints.all]
 
     assert failures[0] == 1, "it is passed over after the first try"
 

@@ -3,13 +3,16 @@
 import asyncio
 import sys
 import threading
+from functools import partial
 
 import pytest
 
 from skep.client import AsyncClient, BadRequest, Client, DeadLetterMessage
+from skep.client.aio.live import ANSWER_S_MAX
 from skep.client.live_link import LinkRefused, LiveLink
 from tests.client.support.scripted import scripted
 from tests.client.test_client_faults import until
+from tests.sql.support.waiting import eventually
 from tests.support.ports import free_port
 
 
@@ -20,13 +23,13 @@ async def lag(client, queue, group="g"):
 def polled(monkeypatch, client):
     """Return the paths that a client asks for from now on."""
     paths = []
-    request = client._session.request
+    request = client.session.request
 
     async def noting(method, path, *arguments, **options):
         paths.append(path.partition("?")[0])
         return await request(method, path, *arguments, **options)
 
-    monkeypatch.setattr(client._session, "request", noting)
+    monkeypatch.setattr(client.session, "request", noting)
     return paths
 
 
@@ -98,6 +101,33 @@ async def test_leaving_the_loop_gives_back_the_rest_at_once(queen, queue):
     assert [message.data for message in again] == list(range(4, 10))
 
 
+async def test_what_is_given_back_does_not_come_again_before_the_socket_closes(
+    monkeypatch, queen, queue
+):
+    await queen.push_many(queue, range(3), partition="one")
+    taken_elsewhere, close = [], LiveLink.close
+
+    def close_after_others_asked(link):
+        with Client(queen.session.options.urls) as other:
+            taken_elsewhere.extend(other.pop(queue, group="g", batch=10, wait_s=10))
+        close(link)
+
+    monkeypatch.setattr(LiveLink, "close", close_after_others_asked)
+    consumption = queen.consume(queue, group="g", batch=10, lease_s=3_600, delivery="websocket")
+    async with consumption as messages:
+        async for _ in messages:
+            break
+
+    assert [(message.data, message.delivery_attempt) for message in taken_elsewhere] == [
+        (1, 2),
+        (2, 2),
+    ]
+
+
+def has_batch_of(partition, texts):
+    return any(f'"{partition}"'.encode() in text for text in texts)
+
+
 async def test_what_arrived_behind_the_batch_at_hand_is_given_back_too(broker, queen, queue):
     await queen.push(queue, 1, partition="a")
     consumption = queen.consume(
@@ -106,23 +136,28 @@ async def test_what_arrived_behind_the_batch_at_hand_is_given_back_too(broker, q
 
     async with consumption as messages:
         async for message in messages:
-            feed = message.settlement._acknowledger
-            feed._batches._news.clear()  # or it would still tell of the first batch
             await queen.push(queue, 2, partition="b")
-            async with asyncio.timeout(10):
-                await feed._batches._news.wait()
+            arrived = message.settlement._acknowledger._batches._texts
+            await eventually(partial(has_batch_of, "b", arrived))
             break
     async with broker.sql() as sql:
-        unanswered = await sql.fetchval(
-            "select max(c.unanswered) from skep.cursor c "
-            "join skep.partition p on p.id = c.partition_id "
-            "join skep.queue q on q.id = p.queue_id where q.name = $1",
-            queue,
-        )
+
+        async def counts_for_nothing():
+            """Whether no delivery counts towards the dead letters."""
+            return (
+                await sql.fetchval(
+                    "select max(c.unanswered) from skep.cursor c "
+                    "join skep.partition p on p.id = c.partition_id "
+                    "join skep.queue q on q.id = p.queue_id where q.name = $1",
+                    queue,
+                )
+                == 0
+            )
+
+        await eventually(counts_for_nothing)  # the broker reads what the client sent last
     (again,) = await queen.pop(queue, group="g", batch=10, partitions=10, wait_s=10)
 
     assert again.data == 2
-    assert unanswered == 0, "it does not count towards the dead letters"
     assert len(consumption._keeper._renewals) == 0
 
 
@@ -131,7 +166,7 @@ async def test_a_lease_is_renewed_while_a_handler_holds_up_the_event_loop(queen,
     others, released = [], threading.Event()
 
     def look_from_outside():
-        with Client(queen._session.options.urls) as other:
+        with Client(queen.session.options.urls) as other:
             others.extend(other.pop(queue, group="g", wait_s=2.5))
         released.set()
 
@@ -257,13 +292,25 @@ async def test_no_lease_is_kept_of_what_came_and_nobody_took(queen, queue):
     consumption = queen.consume(queue, group="g", lease_s=3_600, delivery="websocket")
     live = consumption._live
     taken = await live.take(10, 10.0, consumption._stop)
-    live._feed._hear(b'{"type":"messages","leaseId":"left over","messages":[]}')
+    live.feed._hear(b'{"type":"messages","leaseId":"left over","messages":[]}')
     assert "left over" in consumption._keeper._renewals._leases
-    live._feed._batches.take_all()
+    live.feed._batches._texts.clear()
 
     await live.close()
 
     assert consumption._keeper._renewals._leases.keys() == {taken.lease.id}
+
+
+async def test_a_broker_that_cannot_unsubscribe_does_not_hold_up_a_client(queen, queue):
+    await queen.push(queue, 1)
+    consumption = queen.consume(queue, group="g", delivery="websocket")
+    live = consumption._live
+    await live.take(10, 10.0, consumption._stop)
+    live.feed._is_leaving = True  # as if it had been said, and the broker did not know the word
+    live.feed._hear(b'{"type":"error","error":"Invalid value"}')
+
+    async with asyncio.timeout(ANSWER_S_MAX / 2):
+        await live.close()
 
 
 async def test_a_client_that_is_closed_ends_a_consumer_on_a_socket(broker, queue):
@@ -313,7 +360,7 @@ async def test_a_broker_killed_while_it_feeds_a_socket_loses_nothing(mortal, que
 
         consuming = asyncio.ensure_future(consume())
         await until(news, lambda: len(seen) >= 30)
-        assert consumption._live.is_open
+        assert consumption._live.feed is not None
         await asyncio.to_thread(mortal.kill)
         restarting = asyncio.to_thread(mortal.start)
         pushing = client.push_many(queue, range(100, 150), partition=lambda number: str(number % 5))
@@ -363,7 +410,7 @@ async def test_another_word_for_the_delivery_is_refused(queen):
 
 async def test_without_the_package_there_is_no_socket(monkeypatch, queen):
     monkeypatch.setitem(sys.modules, "websockets.client", None)
-    address = queen._session.endpoints.all[0].address
+    address = queen.session.endpoints.all[0].address
 
     with pytest.raises(LinkRefused, match="not installed"):
         LiveLink.open(address, "/", headers={}, tls=None, timeout_s=1)

@@ -4,7 +4,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
@@ -46,12 +45,11 @@ def test_the_fixtures_serve_tests_of_a_user(tmp_path):
     assert "2 passed" in done.stdout, done.stdout + done.stderr
 
 
-def test_the_broker_and_its_files_are_gone_after_the_block(database_url):
-    temporary = Path(tempfile.gettempdir())
-    before = set(temporary.glob("skep-testing-*"))
+def test_the_broker_and_its_files_are_gone_after_the_block(database_url, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # others use the usual one, too
     with running_broker(["--database-url", database_url]) as broker:
         assert is_listening(broker.url)
-        (home,) = set(temporary.glob("skep-testing-*")) - before
+        (home,) = tmp_path.glob("skep-testing-*")
 
     assert not is_listening(broker.url)
     assert not home.exists()

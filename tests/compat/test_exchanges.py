@@ -17,7 +17,7 @@ OPTIONS = {
     "retryLimit": 5,
     "maxSize": 0,
     "ttl": int,
-    "retryDelay": 1000,
+    "retryDelay": int,
     "deadLetterQueue": True,
     "dlqAfterMaxRetries": True,
     "priority": 0,

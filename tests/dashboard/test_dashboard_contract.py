@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from skep.app.parts.document import describe_api
+from skep.app.parts.interface import describe_api
 from tests.dashboard.conftest import leave_out
 from tests.dashboard.support.browser import DASHBOARD, has_node, install_packages, run_npm
 

@@ -7,9 +7,8 @@ import pytest
 from litestar import Litestar
 from litestar.testing import TestClient
 
-from skep.broker.stats.pulse import Pulse
 from skep.dashboard.site import PAGES, read_site
-from skep.server.routes.stats.dashboard import dashboard_routes
+from skep.server.routes.dashboard import dashboard_routes
 from tests.dashboard.support.browser import DASHBOARD
 
 
@@ -98,14 +97,10 @@ def test_the_initial_javascript_is_under_150_kilobytes_compressed(built_site):
 
 
 def test_a_broker_without_a_built_dashboard_says_how_to_get_one():
-    app = Litestar(dashboard_routes(None, Pulse(take_nothing), live=None))
+    app = Litestar(dashboard_routes(None))
     with TestClient(app) as client:
         answer = client.get("/")
 
     assert answer.status_code == 404
     assert "make dashboard" in answer.text
     assert answer.headers["content-type"].startswith("text/html")
-
-
-async def take_nothing():
-    return b"{}"

@@ -106,8 +106,21 @@ async def test_a_schedule_shows_its_next_run_and_is_paused(open_page, broker, as
 
     await row.get_by_role("button", name="Pause").click()
 
-    await stage.row("Schedules", queue, "paused")
-    assert not (await ask("GET", f"/schedules/{queue}"))["isEnabled"]
+    await stage.row("Schedules", queue, "Resume")
+    assert (await ask("GET", f"/schedules/{queue}"))["isPaused"]
+
+
+async def test_a_schedule_that_its_application_disables_is_not_shown_as_paused(
+    open_page, broker, ask, queue
+):
+    await ask("PUT", f"/schedules/{queue}", {"type": "ring", "cron": "0 6 * * *"})
+    async with broker.sql() as sql:
+        await sql.execute("update skep.job_schedule set is_enabled = false where name = $1", queue)
+
+    stage = await open_page(broker, "/chains?tab=schedules")
+
+    row = await stage.row("Schedules", queue, "disabled")
+    await expect(row.get_by_role("button")).to_have_text(["Delete"])
 
 
 async def test_a_type_shows_what_is_open_and_is_held_up(open_page, broker, ask, queue):

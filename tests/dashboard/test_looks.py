@@ -45,7 +45,13 @@ IS_DRAWN = """
   && ![...document.querySelectorAll(".virtual-row")].some((row) => row.innerText === "…")
   && new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))
 """
-PAINTED_MS = "performance.getEntriesByName('first-contentful-paint')[0].startTime"
+PAINTED_MS = """
+new Promise(resolve => new PerformanceObserver(list => {
+  const [painted] = list.getEntriesByName("first-contentful-paint");
+  if (painted) resolve(painted.startTime);
+}).observe({ type: "paint", buffered: true }))
+"""
+"""The text may stand in the document a moment before it is painted."""
 LOADS = 5
 """How often a page may try to be quick: others may want the processors just then."""
 HOSTILE = "<script>window.hacked=1</script><img src=x onerror=window.hacked=1>"

@@ -9,6 +9,8 @@ from playwright.async_api import expect
 PARTITIONS = 100_000
 QUEUES = 1_000
 LONGEST_TASK_MS = 200
+READ_AGAIN_MS = 75_000
+"""On a busy machine reads seem expensive, and a page then pauses for up to a minute."""
 CATEGORIES = ["toplevel", "disabled-by-default-devtools.timeline", "devtools.timeline"]
 
 
@@ -73,12 +75,13 @@ async def views_read_again(stage):
     """Wait until the pulse made a view ask anew."""
     async with stage.page.expect_response(
         lambda response: "/api/v1/" in response.url and "/dashboard/" not in response.url,
-        timeout=30_000,
+        timeout=READ_AGAIN_MS,
     ):
         pass
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(360)
 async def test_pages_stay_responsive_with_100_000_partitions(open_page, wide_broker):
     await widen(wide_broker)
     stage = await open_page(wide_broker, "/settings")
@@ -95,6 +98,7 @@ async def test_pages_stay_responsive_with_100_000_partitions(open_page, wide_bro
             await stage.go(path)
             await stage.sees(text)
             await views_read_again(stage)
+        assert not pushing.done()
     finally:
         pushing.cancel()
 

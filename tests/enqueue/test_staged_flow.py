@@ -318,3 +318,18 @@ async def test_a_queue_deleted_meanwhile_is_created_again(client, app, queue):
     await stage(app, queue, 2)
 
     assert await receive(client, queue, 1) == [2]
+
+
+async def test_without_a_window_nothing_that_sql_enqueues_is_a_duplicate(client, app, queue):
+    await client.configure(queue, dedupWindowSeconds=0)
+    later = datetime.now(UTC) + timedelta(milliseconds=300)
+    async with app.transaction():
+        ids = await enqueue.push_many(
+            app, [Message(queue=queue, payload=n, transaction_id="t") for n in (1, 2)]
+        )
+    await stage(app, queue, 3, 4, transaction_id="t")
+    assert await receive(client, queue, 4) == [1, 2, 3, 4]
+    await stage(app, queue, 5, 6, transaction_id="t", deliver_at=later)
+
+    assert len(set(ids)) == 2
+    assert await receive(client, queue, 2) == [5, 6]

@@ -4,9 +4,9 @@
 
 Chains have three steps, the first of which waits for two other chains. Each step writes a row of
 its own: `part` and `pack` in the transaction of their completion, `send` in atomic mode. They are
-started in transactions of the user, of which some roll back. One worker is killed every second and
-another takes its place. At the end the rows must match the chains exactly, and no job may wait for
-chains that are all done. The tests run the short form.
+started in transactions of the user, of which some roll back. Every second some are started and one
+worker is killed while jobs run; another takes its place. At the end the rows must match the chains
+exactly, and no job may wait for chains that are all done. The tests run the short form.
 
 Workers are killed once they work: one that is still starting loses nothing by it.
 """
@@ -20,6 +20,7 @@ import sys
 import tempfile
 import time
 from argparse import ArgumentParser
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -42,6 +43,7 @@ create table ordered (chain_id uuid primary key);
 create table done (chain_id uuid not null, step text not null)
 """
 STEP_DONE = "insert into done values ($1, $2)"
+BUSY_WORKERS = "select count(distinct worker_id) from skep.open_job where worker_id is not null"
 
 STRANDED = """
 select o.job_id from skep.open_job o
@@ -93,6 +95,7 @@ class Order:
 
 @types.job("part", retry=STUBBORN)
 async def part(ctx: Ctx[int, int]) -> int:
+    await asyncio.sleep(0.02)  # work that takes so long can be interrupted
     async with ctx.complete() as connection:
         await connection.execute(STEP_DONE, ctx.chain_id, "part")
     return ctx.input
@@ -235,11 +238,13 @@ async def run_campaign(dsn, *, chains, seconds, workers, patience_s, log, seed=1
         try:
             await processes.until_at_work()
             began = time.monotonic()
-            starting = asyncio.ensure_future(start_orders(client, connection, chains, chance))
-            while time.monotonic() - began < seconds:
-                await asyncio.sleep(1)
+            rounds = max(1, round(seconds))
+            for number in range(rounds):
+                count = chains * (number + 1) // rounds - chains * number // rounds
+                outcome.rolled_back += await start_orders(client, connection, count, chance)
+                await until_busy(connection)
                 outcome.kills += await asyncio.to_thread(processes.kill_one)
-            outcome.rolled_back = await starting
+                await asyncio.sleep(max(0, began + number + 1 - time.monotonic()))
             await all_ended(client, connection, patience_s)
         finally:
             await asyncio.to_thread(processes.stop)
@@ -253,6 +258,14 @@ async def run_campaign(dsn, *, chains, seconds, workers, patience_s, log, seed=1
             outcome.complaints[complaint] = count
     await connection.close()
     return outcome
+
+
+async def until_busy(connection):
+    """Return when several workers run jobs, or soon: what was started may be done already."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(1):
+            while await connection.fetchval(BUSY_WORKERS) < 2:
+                await asyncio.sleep(0)
 
 
 async def all_ended(client, connection, patience_s):

@@ -14,6 +14,7 @@ import shutil
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -22,17 +23,21 @@ from math import inf
 from pathlib import Path
 from random import Random
 
+import asyncpg
+
 from skep.db.schema.migrate import migrate
 from tests.faults.support.consumers import freeze_consumers
 from tests.faults.support.dying_sessions import POINTS, deadly_database, transact_repeatedly
 from tests.faults.support.failover import fail_over, pair_of_servers
 from tests.faults.support.full_disks import fill_both, small_disks
+from tests.faults.support.histories import ANOMALIES, anomalies
 from tests.faults.support.instances import fleet_of, instance, memory_watched
 from tests.faults.support.ledger import KINDS, summary
 from tests.faults.support.load import GROUP, LEASE_S, load_on
 from tests.faults.support.mortal_postgres import KILL, MortalPostgres
 from tests.faults.support.network import CLEAN, network_to
 from tests.faults.support.overload import SETTINGS, Overload, until_normal
+from tests.faults.support.relay import relay_on
 from tests.faults.support.storms import end_postgres, kill_brokers_for, treat_badly
 from tests.support.postgres import make_reachable_directory
 
@@ -42,7 +47,7 @@ FULL_TIMES = 10
 FAILOVERS = 5
 FAILED_S = 30
 """How long to wait for messages that may be gone with the primary."""
-BROKEN = (*KINDS, "accepted after expiry", "cursors moved", "unanswered", "crashed")
+BROKEN = (*KINDS, *ANOMALIES, "accepted after expiry", "cursors moved", "unanswered", "crashed")
 """Figures that have to be 0."""
 
 
@@ -113,6 +118,23 @@ async def one_broker_killed(run):
 
 async def three_brokers_killed(run):
     return await brokers_killed(run, 3)
+
+
+async def transactions_killed(run):
+    """Transactions of three brokers that are killed: no order but a serial one explains them."""
+    async with (
+        fleet_of(3, run.postgres.dsn, run.seed, "--workers", "1", **run.settings) as fleet,
+        relay_on(fleet, f"{run.queue}-relay", run.seed, workers=12) as relay,
+    ):
+        kills = await kill_brokers_for(
+            fleet, 3, run.seconds, pause_s=(1, 5), random=Random(run.seed)
+        )
+        sql = await asyncpg.connect(run.postgres.dsn)
+        history = await relay.finish(sql)
+        await sql.close()
+    found = [anomaly.partition(":")[0] for anomaly in anomalies(history)]
+    outcomes = Counter(each.outcome for each in history.transactions)
+    return {"kills": kills, **outcomes, **{kind: found.count(kind) for kind in ANOMALIES}}
 
 
 async def postgres_killed(run):
@@ -251,6 +273,7 @@ async def overloaded(run):
 STORMS: dict[str, Callable[[Run], Awaitable[dict]]] = {
     "one-broker-killed": one_broker_killed,
     "three-brokers-killed": three_brokers_killed,
+    "transactions-killed": transactions_killed,
     "postgres-killed": postgres_killed,
     "postgres-away": postgres_away,
     "consumers-frozen": consumers_frozen,
@@ -305,7 +328,7 @@ async def soak(options):
             results.append(result)
             show(result)
             options.json.write_text(json.dumps(results, indent=2) + "\n")
-    return sum(result.get(kind, 0) for result in results for kind in BROKEN)
+    return sum(result.get(kind, 0) for result in results for kind in set(BROKEN))
 
 
 def show(result):

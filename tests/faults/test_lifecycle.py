@@ -103,6 +103,8 @@ async def test_a_stop_gives_back_what_was_claimed_for_a_client_that_is_gone(data
                 async with broker.connect() as leaving:
                     leaving.send_poll(queue)
                     await eventually(lambda: observer.fetchval(WAITING))
+                # By the time of this answer the broker has noticed that the client is gone.
+                assert (await client.call("GET", "/health")).status == 200
                 broker.process.terminate()
             assert await asyncio.to_thread(broker.process.wait, PATIENCE_S) == 0
             leases = "select count(*) from skep.cursor where lease_id is not null"
@@ -263,7 +265,7 @@ async def test_defect_52_a_start_on_a_current_schema_changes_nothing_and_waits_f
 async def test_defect_54_whether_it_lives_and_whether_it_is_ready_are_two_questions(
     client, tmp_path
 ):
-    with instance(AWAY, spill_dir=tmp_path) as waiting:
+    with instance(AWAY, spill_dir=tmp_path, start_without_database="always") as waiting:
         async with waiting.connect() as its_client:
             answers = [
                 (await each.call("GET", path)).status

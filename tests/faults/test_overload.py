@@ -88,5 +88,5 @@ def send(broker, queue, number, payload, answers):
     """Push without keeping the client; return what tells whether somebody else keeps it."""
     client = ForgottenClient(answers)
     items = [item(queue, f"{number}", partition=f"{number % PARTITIONS}", payload=payload)]
-    broker.broker.overload.intake.push(items, client, size=len(payload))
+    broker.broker.push.push.push(items, client, size=len(payload))
     return weakref.ref(client)

@@ -9,8 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from skep.broker.dead_letters.letters import LetterGone
-from skep.broker.dead_letters.moves import Target
+from skep.broker.dead_letters.letters import LetterGone, Target
 from skep.model.errors import Unavailable
 from tests.faults.support.clock import make_movable
 from tests.faults.support.in_process import item, running

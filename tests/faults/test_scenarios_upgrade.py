@@ -5,7 +5,8 @@ from pathlib import PurePath
 import pytest
 
 from skep.db.schema.catalog import SqlSource, bundled
-from skep.db.schema.migrate import SchemaTooNew, migrate, schema_state
+from skep.db.schema.migrate import migrate, schema_state
+from skep.db.schema.plan import SchemaTooNew
 from tests.faults.support.instances import well_ending_instance
 from tests.faults.support.ledger import require_good
 from tests.faults.support.load import GROUP, load_on

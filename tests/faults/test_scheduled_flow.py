@@ -7,7 +7,7 @@ import asyncio
 
 import pytest
 
-from skep.broker.scheduled.accept import Moment, ScheduleItem
+from skep.broker.scheduled.accept import Moment, ScheduleItem, new_nonce
 from tests.faults.support.in_process import item, running
 from tests.sql.support.log import envelope, key_of
 from tests.sql.support.waiting import eventually
@@ -28,7 +28,13 @@ async def schedule(broker, queue_id, *names, delay_s, partition="a"):
 
     items = [
         ScheduleItem(
-            queue_id, partition, key_of(name), name, envelope(name).encode(), Moment(None, delay_s)
+            queue_id,
+            partition,
+            key_of(name),
+            name,
+            envelope(name).encode(),
+            Moment(None, delay_s),
+            new_nonce(),
         )
         for name in names
     ]
@@ -89,6 +95,22 @@ async def test_a_broken_schedule_is_scheduled_once_and_says_so(proxy, sql, queue
         fault = proxy.at_next(SCHEDULE, point)
 
         outcomes = await schedule(broker, queue_id, "x", "y", delay_s=3600)
+
+    assert fault.struck.is_set()
+    assert [outcome.status for outcome in outcomes] == ["scheduled", "scheduled"]
+    assert await count_waiting(sql) == 2
+
+
+@pytest.mark.parametrize("point", ["before", "after"])
+async def test_without_a_window_each_message_of_a_broken_schedule_waits_once(
+    proxy, sql, queue, point
+):
+    queue_id = await queue_id_of(sql, queue)
+    async with running(proxy.url) as broker:
+        await broker.configure(queue, dedupWindowSeconds=0)
+        fault = proxy.at_next(SCHEDULE, point)
+
+        outcomes = await schedule(broker, queue_id, "x", "x", delay_s=3600)
 
     assert fault.struck.is_set()
     assert [outcome.status for outcome in outcomes] == ["scheduled", "scheduled"]

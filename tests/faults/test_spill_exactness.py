@@ -4,10 +4,11 @@ import asyncio
 import os
 
 import pytest
+from msgspec.structs import replace
 
 from skep.app.parts.core import PATIENCE_S
-from skep.app.parts.failover import spill_directory
 from skep.settings import Settings
+from skep.spill.directory import spill_directory
 from skep.spill.log import SpillLog
 from tests.faults.support.in_process import item, running
 from tests.sql.support.waiting import eventually
@@ -36,7 +37,7 @@ async def stored(sql, queue):
 
 
 async def until_drained(broker):
-    board = broker.broker.failover.diversion.board
+    board = broker.broker.failover._spill.board
     await eventually(lambda: not board.has_backlog)
 
 
@@ -83,6 +84,40 @@ async def test_a_drain_whose_answer_was_lost_is_not_repeated(
     assert await stored(sql, queue) == ["a", "b"]
 
 
+async def test_without_a_window_nothing_on_disk_is_a_duplicate(database_url, sql, spilling, queue):
+    async with running(database_url, **spilling) as broker:
+        await broker.configure(queue, dedupWindowSeconds=0)
+        await broker.broker.failover.maintenance.set_mode("push", enabled=True)
+        await broker.push(item(queue, "a"), item(queue, "a"))
+        await broker.push(item(queue, "a"))
+        await broker.push(*(replace(item(queue, "a"), delay_seconds=3600.0) for _ in range(2)))
+
+        await broker.broker.failover.maintenance.set_mode("push", enabled=False)
+        await until_drained(broker)
+
+    assert await stored(sql, queue) == ["a", "a", "a"]
+    waiting = "select count(*) from skep.scheduled s join skep.queue q on q.id = s.queue_id"
+    assert await sql.fetchval(f"{waiting} where q.name = $1", queue) == 2
+
+
+@POINTS
+async def test_without_a_window_twins_of_a_lost_call_are_stored_once_each(
+    proxy, sql, spilling, point, queue
+):
+    async with running(proxy.url, **spilling) as broker:
+        await broker.configure(queue, dedupWindowSeconds=0)
+        await broker.push(item(queue, "a"))
+        fault = proxy.at_next(PUSH, point)
+        proxy.shut_door()
+
+        await broker.push(item(queue, "a"), item(queue, "b"), item(queue, "a"))
+        proxy.open_door()
+        await until_drained(broker)
+
+    assert fault.struck.is_set()
+    assert await stored(sql, queue) == ["a", "a", "b", "a"]
+
+
 @WINDOWS
 async def test_a_process_that_dies_between_the_commit_and_the_end_of_the_file_repeats_nothing(
     database_url, sql, spilling, window_s, queue, monkeypatch
@@ -97,7 +132,7 @@ async def test_a_process_that_dies_between_the_commit_and_the_end_of_the_file_re
     monkeypatch.undo()
 
     async with running(database_url, **spilling) as broker:
-        assert broker.broker.failover.diversion.board.has_backlog
+        assert broker.broker.failover._spill.board.has_backlog
         await until_drained(broker)
         await broker.push(item(queue, "c"))
 

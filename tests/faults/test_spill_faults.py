@@ -173,7 +173,8 @@ async def test_defect_34_an_instance_serves_pushes_before_there_is_a_database(
     postgres, tmp_path, queue
 ):
     await asyncio.to_thread(postgres.end)
-    with serving(postgres.dsn, tmp_path, "--workers", "2") as broker:
+    always = {"start_without_database": "always"}
+    with serving(postgres.dsn, tmp_path, "--workers", "2", **always) as broker:
         alive = await call(broker, "GET", "/livez")
         ready = await call(broker, "GET", "/readyz")
         poll = await call(broker, "GET", f"/api/v1/pop/queue/{queue}")
@@ -208,9 +209,11 @@ async def test_where_it_is_told_to_an_instance_waits_also_for_a_database_that_no
         end_well(broker)
 
 
-async def test_an_instance_without_a_database_stops_well_and_keeps_what_it_has(
+async def test_an_instance_that_served_a_database_starts_without_it_and_keeps_what_it_has(
     postgres, tmp_path, queue
 ):
+    with serving(postgres.dsn, tmp_path, "--workers", "1") as broker:
+        end_well(broker)
     await asyncio.to_thread(postgres.end)
     with serving(postgres.dsn, tmp_path, "--workers", "1") as broker:
         async with producing(broker, queue) as producers:

@@ -1,12 +1,13 @@
 """Nothing runs, waits or stays open in the database for longer than it may."""
 
 import json
+from contextlib import AsyncExitStack
 
 import pytest
 
 from skep.app.parts.core import PATIENCE_S
 from tests.sql.support.waiting import eventually
-from tests.support.broker import elapsed
+from tests.support.broker import elapsed, payloads
 
 WAITING = """
 select count(*) from pg_stat_activity
@@ -53,6 +54,39 @@ async def test_the_statement_of_a_client_that_is_gone_ends(patient_broker):
     assert waited.seconds < PATIENCE_S - 2, "it ended by a timeout of its own"
     async with broker.connect() as client:
         assert (await client.call("GET", "/api/v1/resources/queues")).status == 200
+
+
+async def test_listings_that_hang_stop_neither_deliveries_nor_the_leader(patient_broker, queue):
+    broker = patient_broker
+    expiry = "select expires_at from skep.leadership"
+    async with AsyncExitStack() as stack:
+        enter = stack.enter_async_context
+        sql, observer = await enter(broker.sql()), await enter(broker.sql())
+        client, consumer = await enter(broker.connect()), await enter(broker.connect())
+        listings = [await enter(broker.connect()) for _ in range(2)]
+        await client.push_payloads(queue, 1)
+        await client.pop(queue)
+        await enter(sql.transaction())
+        await sql.execute("lock table skep.trace_name_total in access exclusive mode")
+        for listing in listings:
+            listing.request("GET", "/api/v1/traces/names")
+        await eventually(lambda: observer.fetchval(WAITING))
+        leads_until = await eventually(lambda: observer.fetchval(expiry))
+
+        consumer.send_poll(queue, wait=True, timeout=20_000)
+        assert await client.pop(queue) == []  # so the other one waits
+        await broker.end_leases(queue)  # no wake-up tells of it: only a sweep finds it
+
+        with elapsed() as waited:
+            assert payloads(await consumer.popped()) == [1]
+        assert (await client.call("GET", "/readyz")).status == 200
+        await eventually(lambda: _is_later(observer.fetchval(expiry), leads_until))
+
+    assert waited.seconds < PATIENCE_S
+
+
+async def _is_later(reading, then):
+    return await reading > then
 
 
 async def _is_zero(counting):

@@ -80,6 +80,20 @@ async def test_case_16_blockers_that_cannot_be_are_refused_and_nothing_is_writte
     assert len((await client.inspection.chains(ChainFilter())).items) == 1
 
 
+async def test_a_blocker_may_be_named_by_its_id(client):
+    part = await client.start(price, 1)
+    chain = await client.start(price, 2, blockers=[part.id])
+
+    assert [row.chain for row in await client.inspection.blockers(chain.id)] == [part.id]
+    with pytest.raises(DuplicateBlocker):
+        await client.start(price, 3, blockers=[part.id, part.ref])
+    for wrong in (str(part.id), part, None):
+        with pytest.raises(BadRequest, match="invalid blocker"):
+            await client.start(price, 3, blockers=[wrong])
+    with pytest.raises(BadRequest, match="invalid blocker"):
+        Continue(price, 3, blockers=[7])
+
+
 async def test_inputs_and_options_that_make_no_sense_are_refused(client):
     with pytest.raises(InvalidInput):
         await client.start(price, "one")
@@ -87,6 +101,8 @@ async def test_inputs_and_options_that_make_no_sense_are_refused(client):
         await client.start(price, 1, at=datetime(2026, 1, 1))  # noqa: DTZ001
     with pytest.raises(BadRequest, match="use one of them"):
         await client.start(price, 1, at=datetime.now(UTC), after=timedelta(1))
+    with pytest.raises(BadRequest, match="on_blocker_failure 'hope'"):
+        await client.start(price, 1, on_blocker_failure="hope")
     with pytest.raises(BadRequest, match="priority"):
         await client.start(price, 1, priority=1 << 20)
     with pytest.raises(BadRequest, match="use 1 to 1000"):
@@ -225,8 +241,11 @@ async def test_case_08_trigger(client):
 async def test_case_34_all_chains_come_page_by_page_each_once(client):
     started = await client.start_many([Start(price, n) for n in range(1205)])
 
-    listed = [row.id async for row in client.inspection.all_chains(ChainFilter(type="price"))]
+    first = await client.inspection.chains(ChainFilter(type="price"), limit=1000)
+    rest = await client.inspection.chains(ChainFilter(type="price"), after=first.after, limit=1000)
 
+    assert rest.after is None
+    listed = [row.id for row in (*first.items, *rest.items)]
     assert listed == sorted((chain.id for chain in started), reverse=True)
 
 

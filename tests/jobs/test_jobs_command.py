@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-from skep.jobs import ChainFilter
+from skep.jobs import ChainFilter, Schedule, Scheduler
 from tests.jobs.support.shop import charge, price
 
 ROOT = Path(__file__).parents[2]
@@ -65,6 +65,10 @@ async def test_chains_and_jobs_are_listed(jobs, client):
     assert {json.loads(line)["state"] for line in lines} == {"ready", "scheduled"}
     (counts,) = json.loads(await jobs("types", "-o", "json"))
     assert (counts["ready"], counts["scheduled"]) == (1, 1)
+    for command in ("chains", "list"):
+        assert len(json.loads(await jobs(command, "--since", "1h", "-o", "json"))) == 2
+        assert json.loads(await jobs(command, "--until", "1h", "-o", "json")) == []
+        assert "last error" in await jobs(command)
     assert await jobs("attempts", chain.id)
     assert "enrolled" in await jobs("workers")
     assert "cron" in await jobs("schedules")
@@ -98,7 +102,8 @@ async def test_all_that_match_are_counted_first_and_then_changed(jobs, client):
     assert await jobs("cancel", "--all", "--type", "price", "--dry-run") == "3 match\n"
     assert await jobs("cancel", "--all", "--type", "price", "--yes") == "3 done\n"
     assert await jobs("retry", "--all", "--state", "cancelled", "--yes") == "3 done\n"
-    assert await jobs("trigger", "--all", "--type", "charge", "--yes") == "1 done\n"
+    assert await jobs("trigger", "--all", "--until", "1h", "--yes") == "0 match\n"
+    assert await jobs("trigger", "--all", "--since", "1h", "--yes") == "1 done\n"
     assert await jobs("delete", "--all", "--state", "open", "--since", "1h", "--yes") == "4 done\n"
     assert {*ids, other}.isdisjoint(
         [chain.id for chain in (await client.inspection.chains(ChainFilter())).items]
@@ -124,6 +129,20 @@ async def test_all_that_match_are_not_touched_unless_somebody_agrees(jobs, clien
     assert row.state == "open"
 
 
+async def test_blockers_are_listed_with_what_becomes_of_the_job(jobs, client):
+    part = await client.start(price, 7)
+    chain = await client.start(price, 8, blockers=[part.ref])
+    await client.cancel(part.id)
+
+    (shown,) = json.loads(await jobs("blockers", chain.id, "-o", "json"))
+    assert (shown["chain"], shown["state"], shown["onFailure"]) == (
+        str(part.id),
+        "cancelled",
+        "wait",
+    )
+    assert "failed blockers" in await jobs("list", "--state", "blocked")
+
+
 async def test_types_are_paused_and_jobs_triggered(jobs, client, sql):
     chain = await client.start(charge, {"number": 1}, after=timedelta(hours=1))
     paused = "select is_paused from skep.job_type where name = 'charge'"
@@ -135,6 +154,18 @@ async def test_types_are_paused_and_jobs_triggered(jobs, client, sql):
     await jobs("trigger", chain.id)
 
     assert await sql.fetchval("select due_at <= skep.now() from skep.open_job")
+
+
+async def test_schedules_are_paused_and_resumed(jobs, client):
+    scheduler = Scheduler(client.slots)
+    await scheduler.put(Schedule("daily", price, 1, cron="0 0 * * *"))
+
+    assert await jobs("pause-schedule", "daily") == "Paused schedule daily\n"
+    (row,) = json.loads(await jobs("schedules", "-o", "json"))
+    assert (row["isEnabled"], row["isPaused"]) == (False, True)
+    await jobs("resume-schedule", "daily")
+
+    assert (await scheduler.find("daily")).is_enabled
 
 
 async def test_old_chains_are_pruned_and_tables_vacuumed(jobs, client):
@@ -156,6 +187,7 @@ async def test_old_chains_are_pruned_and_tables_vacuumed(jobs, client):
         (("delete", "--all", "--cascade"), "--cascade requires ids"),
         (("trigger", uuid4()), "there is no job"),
         (("pause", "nobody"), "there never was a job"),
+        (("pause-schedule", "missing"), "there is no schedule"),
     ],
 )
 async def test_what_cannot_be_done_is_said_in_one_line(jobs, arguments, saying):

@@ -6,12 +6,17 @@ import pytest
 
 from skep.jobs import Ctx, JobTypes
 from skep.jobs.client.inspection import JobFilter
-from skep.jobs.declare.context import Ctx as Context
-from skep.jobs.declare.context import Detached, NoTransactions
-from skep.model.errors import BadRequest
+from skep.jobs.declare.context import JobFacts
+from skep.jobs.identifiers import new_id
+from skep.model.errors import BadRequest, Refused
 from tests.sql.support.waiting import eventually
 
 PROGRESS = "select share, note from skep.job_progress where job_id = $1"
+
+
+def context_in_a_process():
+    facts = JobFacts("talk", new_id(), new_id(), position=0, attempt=1, failures=0)
+    return Ctx(facts, None, [])
 
 
 async def until_reported(sql, job_id):
@@ -48,7 +53,16 @@ async def test_what_a_handler_says_is_shown_while_it_runs(client, start_worker, 
 
 @pytest.mark.parametrize("share", [-0.1, 1.1])
 def test_a_share_is_a_share(share):
-    context = Context(None, None, [], NoTransactions(), Detached())
-
     with pytest.raises(BadRequest):
-        context.report(share)
+        context_in_a_process().report(share)
+
+
+def test_a_handler_in_a_process_reports_to_no_one_and_has_no_transaction():
+    context = context_in_a_process()
+
+    context.report(0.5, "half of it")
+    context.check()
+    assert context.cancelled is None
+    for use in (lambda: context.connection, context.prepare, context.complete):
+        with pytest.raises(Refused, match="open your own"):
+            use()

@@ -1,10 +1,14 @@
 import random
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skep.jobs import Retry
+from skep.jobs import Fail, Reschedule, Retry
+from skep.jobs.identifiers import new_id
+from skep.jobs.store import Claimed
+from skep.jobs.worker.retry import ERROR_LENGTH_MAX, settle_failure
 from skep.model.errors import BadRequest
 
 CHANCE = random.Random(7)
@@ -44,3 +48,54 @@ def test_case_21_jitter_stays_within_its_share(failures, initial_s, multiplier, 
 def test_a_policy_that_makes_no_sense_is_refused(wrong):
     with pytest.raises(BadRequest):
         Retry(**wrong)
+
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def failed_with(error, *, failures=0, max_attempts=3):
+    claimed = Claimed(
+        job_id=new_id(),
+        chain_id=new_id(),
+        type_id=1,
+        position=0,
+        attempt=9,
+        failures=failures,
+        max_attempts=max_attempts,
+        input="null",
+        trace=None,
+        chain_trace=None,
+        due_at=NOW,
+        deadline_at=None,
+        blockers=None,
+        claimed_at=NOW,
+    )
+    settlement = settle_failure(claimed, error, Retry(initial_s=10, jitter=0), CHANCE)
+    assert (settlement.job_id, settlement.attempt) == claimed.token
+    return settlement
+
+
+@pytest.mark.parametrize(("failures", "delay_s"), [(0, 10), (1, 20)])
+def test_an_exception_runs_the_job_again_after_the_delay_of_its_policy(failures, delay_s):
+    settlement = failed_with(ValueError("oh"), failures=failures)
+
+    assert (settlement.outcome, settlement.delay_s) == ("retry", delay_s)
+    assert settlement.error.endswith("ValueError: oh\n")
+
+
+def test_the_last_attempt_fails_the_job():
+    settlement = failed_with(ValueError("x" * ERROR_LENGTH_MAX), failures=2)
+
+    assert (settlement.outcome, len(settlement.error)) == ("failed", ERROR_LENGTH_MAX)
+
+
+def test_giving_up_fails_the_job_though_attempts_are_left():
+    assert failed_with(Fail("no such customer")).outcome == "failed"
+
+
+def test_a_job_that_asks_to_run_later_does_so_whatever_its_failures():
+    later = failed_with(Reschedule(after=timedelta(minutes=1)), failures=2)
+    then = failed_with(Reschedule(at=NOW), failures=2)
+
+    assert (later.outcome, later.delay_s, later.error) == ("rescheduled", 60, None)
+    assert (then.outcome, then.at) == ("rescheduled", NOW)

@@ -26,6 +26,7 @@ from tests.jobs.support.shop import (
     limited,
     new_stage,
     price,
+    shop,
     slow,
     staged,
     total,
@@ -80,6 +81,23 @@ async def test_case_17_outputs_of_blockers_arrive_typed(client, worker):
     chain = await client.start(total, Basket("three", [part.ref for part in parts]))
 
     assert await result_of(chain) == 6
+
+
+async def test_a_job_may_run_although_a_chain_that_it_waited_for_failed(client, start_worker):
+    types = JobTypes("tolerant")
+
+    @types.job("tolerant")
+    async def tolerant(ctx: Ctx[None, str]) -> str:
+        (result,) = ctx.blocker_results()
+        with pytest.raises(ChainFailed):
+            ctx.value(ctx.blockers[0])
+        return result.state
+
+    await start_worker(shop, types)
+    hopeless = await client.start(give_up, "no")
+    chain = await client.start(tolerant, None, blockers=[hopeless.ref], on_blocker_failure="ignore")
+
+    assert await result_of(chain) == "failed"
 
 
 async def test_handlers_run_in_threads_and_processes(client, worker):

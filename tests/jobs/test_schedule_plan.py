@@ -6,9 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skep.jobs import Schedule, Scheduler
+from skep.jobs.errors import ScheduleNotFound
 from skep.jobs.schedules import next_tick, plan
 from skep.model.errors import BadRequest
 from tests.jobs.support.shop import new_stage, price
+from tests.sql.support.waiting import eventually
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 HOURLY = {"cron": "0 * * * *", "timezone": "UTC"}
@@ -100,11 +102,78 @@ async def test_a_worker_runs_the_schedules_it_was_declared_with(client, start_wo
 
     await start_worker(schedules=[schedule])
 
-    from tests.sql.support.waiting import eventually
-
     async def has_run():
         (row,) = await Scheduler(client.slots).page()
         return row.last_chain_id
 
     chain_id = await eventually(has_run)
     assert await client.chain(price, chain_id).result(timeout=20) == 3
+
+
+@pytest.fixture
+def deploy(start_worker):
+    """Start a worker that declares daily schedules of these names, and stop it."""
+
+    async def deploy(*names, **options):
+        schedules = [Schedule(name, price, 1, cron="0 0 * * *") for name in names]
+        worker = await start_worker(schedules=schedules, **options)
+        await worker.stop()
+
+    return deploy
+
+
+async def running(client):
+    return [row.name for row in await Scheduler(client.slots).page() if row.is_enabled]
+
+
+async def test_a_deploy_does_not_switch_on_what_an_operator_switched_off(client, deploy):
+    scheduler = Scheduler(client.slots)
+    await deploy("a", "b", "c")
+    await scheduler.pause("a")
+    await scheduler.put(Schedule("b", price, 1, cron="0 0 * * *", is_enabled=False))
+
+    await deploy("a", "b", "c")
+
+    assert await running(client) == ["c"]
+    await scheduler.resume("a")
+    await scheduler.put(Schedule("b", price, 1, cron="0 0 * * *"))
+    assert await running(client) == ["a", "b", "c"]
+
+
+async def test_a_schedule_that_is_not_declared_any_more_ends(client, deploy):
+    await deploy("a", "b")
+
+    await deploy("b")
+
+    assert await running(client) == ["b"]
+    gone = await Scheduler(client.slots).find("a")
+    assert (gone.owner, gone.removed_at is None) == ("shop", False)
+    await deploy("a", "b")
+    assert await running(client) == ["a", "b"]
+
+
+async def test_what_an_operator_switched_off_stays_off_when_it_is_declared_again(client, deploy):
+    await deploy("a")
+    await Scheduler(client.slots).pause("a")
+
+    await deploy()
+    await deploy("a")
+
+    assert await running(client) == []
+
+
+async def test_schedules_of_others_do_not_end_with_a_deploy(client, deploy, start_worker):
+    await Scheduler(client.slots).put(Schedule("by hand", price, 1, cron="0 0 * * *"))
+    await deploy("a", schedule_owner="other application")
+    await deploy("b")
+
+    await deploy()
+    await start_worker(schedule_owner="other application")  # it says nothing of schedules
+
+    assert await running(client) == ["a", "by hand"]
+
+
+async def test_a_schedule_that_is_not_there_cannot_be_paused(client):
+    for change in (Scheduler(client.slots).pause, Scheduler(client.slots).resume):
+        with pytest.raises(ScheduleNotFound):
+            await change("missing")

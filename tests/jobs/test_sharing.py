@@ -9,7 +9,7 @@ import pytest
 from skep.jobs import Ctx, JobTypes, Retry, Start
 from skep.jobs.errors import ChainCancelled, ChainFailed
 from skep.jobs.store import Settled, Settlement
-from skep.jobs.worker.sharing import Sharing, SharingUndone
+from skep.jobs.worker.sharing import SharedTurn, Sharing, SharingUndone
 from skep.model.errors import BadRequest, Unavailable
 from tests.jobs.support.shop import new_stage, stage
 
@@ -211,7 +211,7 @@ async def settle_all(_, settlements):
 
 
 async def take_turn(sharing, *, touches):
-    async with sharing.turn() as turn:
+    async with SharedTurn(sharing) as turn:
         if touches:
             assert turn.connection is not None
         return await turn.settle(settlement())
@@ -242,7 +242,7 @@ async def test_a_transaction_has_no_more_turns_than_seats():
 
 async def test_a_row_is_crowded_when_its_seats_are_taken():
     sharing = Sharing(FakePool(), 2, settle_all)
-    async with sharing.turn() as turn:
+    async with SharedTurn(sharing) as turn:
         assert not sharing.is_crowded
         second = asyncio.ensure_future(take_turn(sharing, touches=True))
         await asyncio.sleep(0)
@@ -280,7 +280,7 @@ async def test_a_connection_that_breaks_keeps_nothing_and_hides_no_error():
     first = asyncio.ensure_future(take_turn(sharing, touches=True))
 
     async def break_it():
-        async with sharing.turn() as turn:
+        async with SharedTurn(sharing) as turn:
             assert turn.connection is not None
             pool.is_broken = True
             raise LookupError
@@ -296,7 +296,7 @@ async def test_a_connection_that_breaks_keeps_nothing_and_hides_no_error():
 async def test_the_last_in_the_row_may_be_stopped_at_the_moment_of_its_turn():
     pool = FakePool()
     sharing = Sharing(pool, 10, settle_all)
-    async with sharing.turn() as turn:
+    async with SharedTurn(sharing) as turn:
         last = asyncio.ensure_future(take_turn(sharing, touches=True))
         await asyncio.sleep(0)
         assert turn.connection is not None
@@ -325,7 +325,7 @@ async def test_when_a_completion_is_impossible_everything_is_undone_and_all_are_
 
 async def test_a_connection_is_lent_for_a_turn_only():
     sharing = Sharing(FakePool(), 2, settle_all)
-    async with sharing.turn() as turn:
+    async with SharedTurn(sharing) as turn:
         await turn.settle(settlement())
 
         with pytest.raises(SharingUndone):

@@ -25,6 +25,8 @@ from skep.model.schema_name import DEFAULT_SCHEMA, with_schema
 DURABLE = {"shared_buffers": "64MB", "search_path": "public"}
 # Ordinary tests lose nothing when the machine crashes.
 FORGETFUL = {**DURABLE, "fsync": "off", "full_page_writes": "off", "max_connections": "300"}
+MEMORY_DISK = Path("/dev/shm")
+MEMORY_DISK_BYTES_MIN = 6 << 30
 TEMPLATE = "skep_template"
 CHOSEN_SCHEMA = os.environ.get("SKEP_TEST_SCHEMA", DEFAULT_SCHEMA)
 
@@ -34,12 +36,19 @@ def chosen_binaries():
     return Path(chosen) if chosen else None
 
 
-def make_reachable_directory():
+def make_reachable_directory(parent=None):
     # pytest's own temporary directories are closed to everyone but their owner; when root runs
     # the tests, another account runs PostgreSQL and must be able to pass.
-    directory = Path(tempfile.mkdtemp(prefix="skep-test-"))
+    directory = Path(tempfile.mkdtemp(prefix="skep-test-", dir=parent))
     directory.chmod(0o711)
     return directory
+
+
+def memory_disk():
+    """Return a directory in memory, where a database is copied three times as fast; or None."""
+    if MEMORY_DISK.is_dir() and shutil.disk_usage(MEMORY_DISK).free > MEMORY_DISK_BYTES_MIN:
+        return MEMORY_DISK
+    return None
 
 
 def with_database(url, name):
@@ -119,7 +128,7 @@ def durable_postgres(postgres_dir):
 
 @pytest.fixture(scope="session")
 def postgres_server():
-    directory = make_reachable_directory()
+    directory = make_reachable_directory(memory_disk())
     embedded = EmbeddedPostgres(directory / "pg", parameters=FORGETFUL, binaries=chosen_binaries())
     with asyncio.Runner() as runner, embedded:
         server = Server(embedded.dsn, runner.run)

@@ -6,7 +6,7 @@ import inspect
 import pytest
 from litestar.routes import HTTPRoute, WebSocketRoute
 
-from skep.app.parts.document import describe_api, described_interface
+from skep.app.parts.interface import describe_api, described_interface
 from skep.server.api_document.operations import CONFIGURE_OPERATION, HOT_OPERATIONS
 from skep.server.auth.access import ACCESS, Level
 

@@ -17,7 +17,6 @@ def test_the_blocking_client_is_current():
     [
         ("async def f():\n    await g()\n", "def f():\n    g()\n"),
         ("async with a as b:\n    pass\n", "with a as b:\n    pass\n"),
-        ("x: Callable[[A], Awaitable[list[B]]]\n", "x: Callable[[A], list[B]]\n"),
         ("def f(x: AsyncIterable[A]): ...\n", "def f(x: Iterable[A]): ...\n"),
         ("from skep.client.aio.a import b\n", "from skep.client.blocking.a import b\n"),
         (

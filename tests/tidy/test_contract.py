@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from skep.app.parts.document import describe_api
+from skep.app.parts.interface import describe_api
 from skep.cli.server.reference import render_http_page
 from skep.server.api_document.contract import CONTRACT, route_shape
 from tests.api.support.contract_calls import CALLS

@@ -17,6 +17,10 @@ def code_of(path):
     return COMMENT.sub(" ", path.read_text())
 
 
+def names_function(text, name):
+    return f"skep.{name}(" in text or f'"{name}"' in text
+
+
 def tables_and_views():
     created = re.compile(r"create (?:unlogged )?(?:table|view)(?: if not exists)? skep\.(\w+)")
     return {name for path in sql_files() for name in created.findall(path.read_text())}
@@ -52,7 +56,7 @@ def test_every_function_is_called():
     idle = [
         name
         for name in sorted(FUNCTIONS - FOR_APPLICATIONS)
-        if not any(f"skep.{name}(" in text for path, text in callers if path.stem != name)
+        if not any(names_function(text, name) for path, text in callers if path.stem != name)
     ]
 
     assert idle == []
@@ -60,10 +64,13 @@ def test_every_function_is_called():
 
 def test_every_function_that_python_calls_exists():
     # A parameter or nothing between the brackets makes it a call in SQL and not in Python.
-    call = re.compile(r"\bskep\.(\w+)\((?=\$|\))")
+    call = re.compile(
+        r'\bskep\.(\w+)\((?=\$|\))|(?:\b_?sql\.(?:rows?|value)|statement_of)\(\s*"(\w+)"'
+    )
     sources = [path for path in python_files() if "tests" not in path.parts]
 
-    called = {name for path in sources for name in call.findall(path.read_text())}
+    found = [name for path in sources for names in call.findall(path.read_text()) for name in names]
+    called = set(found) - {""}
 
     assert called - FUNCTIONS == set()
     assert called, "the pattern finds no call at all"

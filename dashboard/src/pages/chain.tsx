@@ -62,6 +62,11 @@ async function learnBlockers(job: Job, known: Map<string, Blocker[]>, signal: Ab
   known.set(job.id, (await get("/api/v1/jobs/{job_id}/blockers", { names: { job_id: job.id }, signal })).blockers);
 }
 
+/** What a job that is blocked waits for in vain, until a person retries it. */
+function waitsFor(failedBlockers: number | null) {
+  return failedBlockers ? `${count(failedBlockers)} failed or cancelled` : null;
+}
+
 function About({ chain }: { chain: Chain }) {
   const facts: [string, ComponentChildren][] = [
     ["State", <Badge word={chain.state} />],
@@ -70,7 +75,8 @@ function About({ chain }: { chain: Chain }) {
     ["Started", <When at={chain.createdAt} />],
     ["Ended", <When at={chain.closedAt} />],
     ["Deadline", <When at={chain.deadlineAt} />],
-    ["Error", chain.error],
+    ["Waits for", waitsFor(chain.failedBlockers)],
+    ["Error", chain.lastError],
   ];
   return (
     <div class="grid">
@@ -91,7 +97,7 @@ function JobCard({ job }: { job: Job }) {
   return (
     <Card title={`${job.position + 1}. ${job.type}`} note={<Badge word={job.state} />}>
       <div class="grid">
-        <Facts facts={[["Attempts", `${job.attempts} of ${job.maxAttempts}`], ["Due", <When at={job.dueAt} />], ["Started", <When at={job.startedAt} />], ["Ended", <When at={job.finishedAt} />], ["Priority", String(job.priority)], ["Limit key", job.limitKey], ["Error", job.error]]} />
+        <Facts facts={[["Attempts", `${job.attempts} of ${job.maxAttempts}`], ["Due", <When at={job.dueAt} />], ["Started", <When at={job.startedAt} />], ["Ended", <When at={job.finishedAt} />], ["Priority", String(job.priority)], ["Limit key", job.limitKey], ["Waits for", waitsFor(job.failedBlockers)], ["If a blocker fails", job.onBlockerFailure], ["Error", job.lastError]]} />
         <details>
           <summary>Input and output</summary>
           <h3>Input</h3><Payload value={job.input} />

@@ -77,9 +77,9 @@ function Listed({ chains, after }: { chains: Chain[]; after: string | null }) {
           { title: "Type", cell: (chain) => chain.type, isWide: true },
           { title: "State", cell: (chain) => <Badge word={chain.state} /> },
           { title: "Jobs", cell: (chain) => count(chain.jobCount), isNumber: true },
-          { title: "At", cell: (chain) => `${chain.lastJobType} (${chain.lastJobState})`, isWide: true },
+          { title: "At", cell: (chain) => `${chain.lastJobType} (${chain.lastJobState}${chain.lastJobState === "blocked" && chain.failedBlockers ? ` by ${count(chain.failedBlockers)} that failed` : ""})`, isWide: true },
           { title: "Started", cell: (chain) => <When at={chain.createdAt} /> },
-          { title: "Error", cell: (chain) => <span class="clip">{chain.error}</span> },
+          { title: "Error", cell: (chain) => <span class="clip">{chain.lastError}</span> },
         ]}
       />
       <div class="row">
@@ -181,7 +181,7 @@ function Schedules() {
               { title: "Schedule", cell: (schedule) => schedule.name, isWide: true },
               { title: "Job", cell: (schedule) => schedule.type, isWide: true },
               { title: "When", cell: (schedule) => <code>{schedule.cron} {schedule.timezone}</code> },
-              { title: "Next run", cell: (schedule) => schedule.isEnabled ? <When at={schedule.nextAt} /> : <Badge word="paused" /> },
+              { title: "Next run", cell: (schedule) => schedule.isEnabled ? <When at={schedule.nextAt} /> : <Badge word={schedule.removedAt ? "removed" : schedule.isPaused ? "paused" : "disabled"} /> },
               { title: "Last run", cell: (schedule) => schedule.lastChainId ? <a href={hrefTo(["chains", schedule.lastChainId])}><When at={schedule.lastAt} /></a> : "never" },
               { title: "Missed runs", cell: (schedule) => MISSED[schedule.missed] },
               { title: "", cell: (schedule) => <ScheduleActions schedule={schedule} reload={reload} onDelete={() => setDoomed(schedule.name)} /> },
@@ -206,16 +206,15 @@ function Schedules() {
 const MISSED = { skip: "skipped", once: "run once", all: "all run later" } as const;
 
 function ScheduleActions({ schedule, reload, onDelete }: { schedule: Schemas["ScheduleRow"]; reload: () => void; onDelete: () => void }) {
-  if (!may("putSchedule")) return null;
+  if (!may("pauseSchedule")) return null;
   const toggle = () => attempt(async () => {
-    const { name, type, cron, input, timezone, missed, priority, maxAttempts } = schedule;
-    await act("putSchedule", { names: { name }, body: { type, cron, input, timezone, missed, priority, maxAttempts, isEnabled: !schedule.isEnabled } });
+    await act(schedule.isPaused ? "resumeSchedule" : "pauseSchedule", { names: { name: schedule.name } });
     reload();
-    return schedule.isEnabled ? "Paused." : "Resumed.";
+    return schedule.isPaused ? "Resumed." : "Paused.";
   });
   return (
     <div class="row">
-      <button onClick={toggle}>{schedule.isEnabled ? "Pause" : "Resume"}</button>
+      {!schedule.removedAt && (schedule.isEnabled || schedule.isPaused) && <button onClick={toggle}>{schedule.isPaused ? "Resume" : "Pause"}</button>}
       <button class="danger" onClick={onDelete}>Delete</button>
     </div>
   );

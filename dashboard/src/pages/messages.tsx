@@ -43,7 +43,7 @@ function Filters({ isLive }: { isLive: boolean }) {
       <TextFilter label="Partition" name="partition" />
       {!isLive && (
         <>
-          <ChoiceFilter label="Status" name="status" choices={[["", "Any"], ["pending", "Waiting"], ["processing", "Processing"], ["completed", "Completed"], ["dead_letter", "Dead letter"]]} />
+          <ChoiceFilter label="Status" name="status" choices={[["", "Any"], ["pending", "Pending"], ["processing", "Processing"], ["completed", "Completed"], ["dead_letter", "Dead letter"]]} />
           <ChoiceFilter label="Pushed" name="span" choices={SPANS} />
           <TextFilter label="Transaction id" name="transactionId" />
         </>

@@ -40,6 +40,7 @@ const wordings: Record<OptionName, Wording> = {
   deferral: choice("Under overload", "Which requests are answered with 202 and wait in the operation queue.", ["asked", "always", "never"]),
   dedupWindowSeconds: number("Duplicate window", "Seconds in which a repeated transaction id is a duplicate. 0: no check."),
   encryptionEnabled: toggle("Encryption", "Payloads are encrypted at rest. Requires a key in the broker."),
+  strict: toggle("Strict", "Items with unknown fields or without a payload are refused."),
   jsonSchema: { title: "JSON Schema", hint: "Every payload must match it. Empty: any payload.", kind: "json" },
 };
 
@@ -47,7 +48,7 @@ const topics: [string, OptionName[]][] = [
   ["Delivery", ["leaseTime", "ackMode", "priority", "delayedProcessing", "windowBuffer", "ttl"]],
   ["Failures", ["retryLimit", "retryDelay", "retryDelayMax", "maxDeliveries", "deadLetterQueue", "dlqAfterMaxRetries"]],
   ["Retention", ["retentionEnabled", "retentionSeconds", "completedRetentionSeconds", "maxWaitTimeSeconds", "archiveAfterSeconds", "archiveBeforeDelete"]],
-  ["Admission", ["maxSize", "overflow", "deferral", "dedupWindowSeconds", "encryptionEnabled", "jsonSchema"]],
+  ["Admission", ["maxSize", "overflow", "deferral", "dedupWindowSeconds", "encryptionEnabled", "strict", "jsonSchema"]],
 ];
 
 const placed = new Set(topics.flatMap(([, names]) => names));

@@ -6,16 +6,17 @@ provisioned through the engine like any other operation, so that many new names 
 one bad name fails alone.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
 
 from skep.broker.push.rules import QueueRules, RuleBook
 from skep.db.access.slots import Caller
 from skep.engine.driver import Work
-from skep.model.errors import SkepError, Unavailable
+from skep.model.errors import NotFound, SkepError, Unavailable
 from skep.model.ids import message_id_head, partition_uuid
 from skep.telemetry.meters import Meters
 
@@ -24,6 +25,11 @@ PROVISION_TRIES: Final = 5
 ENTRIES_MAX: Final = 200_000
 """Names cached of each kind. Beyond that the oldest tenth is dropped; a partition costs about half
 a kilobyte."""
+
+_BEING_DELETED: Final = "the queue is being deleted"
+
+QueueLabels: TypeAlias = Mapping[str, tuple[str | None, str | None]]
+"""Namespace and task, by queue, of those to be created that do not get them by their names."""
 
 _encode = msgspec.json.encode
 
@@ -151,90 +157,101 @@ class PartitionListener(Protocol):
         ...
 
 
+@dataclass(slots=True, eq=False)
 class _ProvisionRequest(Work):
     """A request to make names known, and the callback for its end."""
 
-    __slots__ = ("_on_done",)
-
-    def __init__(self, on_done: Callable[[SkepError | None], None]) -> None:
-        super().__init__()
-        self._on_done = on_done
+    on_done: Callable[[SkepError | None], None] = field(kw_only=True)
 
     def succeed(self) -> None:
         """Report that the names are known."""
-        self._on_done(None)
+        self.on_done(None)
         self.is_settled = True
 
     def fail(self, error: SkepError) -> None:
         """Report that the names could not be provisioned."""
         self.is_settled = True
-        self._on_done(error)
+        self.on_done(error)
 
 
+@dataclass(slots=True, eq=False)
 class PartitionRequest(_ProvisionRequest):
-    """A request to make partitions known."""
+    """A request to make partitions known; by default those that do not exist are created."""
 
-    __slots__ = ("keys",)
-
-    def __init__(
-        self, keys: Sequence[tuple[str, str]], on_done: Callable[[SkepError | None], None]
-    ) -> None:
-        super().__init__(on_done)
-        self.keys = keys
+    keys: Sequence[tuple[str, str]]
+    creates: bool = True
+    labels: QueueLabels = field(default_factory=dict[str, tuple[str | None, str | None]])
 
 
+@dataclass(slots=True, eq=False, frozen=True)
 class PartitionProvisioner:
     """Executor of the operation `provision`."""
 
-    def __init__(
-        self,
-        caller: Caller,
-        directory: Directory,
-        rule_book: RuleBook,
-        listener: PartitionListener,
-        *,
-        meters: Meters | None = None,
-    ) -> None:
-        self._caller: Final = caller
-        self._queues: Final = (meters or Meters()).queues
-        self._directory: Final = directory
-        self._rule_book: Final = rule_book
-        self._listener: Final = listener
+    caller: Caller
+    directory: Directory
+    rule_book: RuleBook
+    listener: PartitionListener
+    meters: Meters = field(default_factory=Meters)
 
     async def execute(self, batch: Sequence[PartitionRequest], *, is_repeated: bool) -> None:
         """Provision the partitions of all requests; repeating it is harmless."""
         del is_repeated
-        await self.provide({key for request in batch for key in request.keys})
+        await self._try_to_provide(
+            {key for request in batch if request.creates for key in request.keys},
+            {queue: each for request in batch for queue, each in request.labels.items()},
+        )
+        wanted = {key for request in batch if not request.creates for key in request.keys}
+        if unknown := self._unknown(wanted):
+            await self._provide_missing(sorted(unknown), {}, creates=False)
         for request in batch:
-            if not request.is_settled:
+            if request.is_settled:
+                continue
+            missing = self._unknown(request.keys)
+            if not missing:
                 request.succeed()
+            elif request.creates:
+                request.fail(Unavailable(_BEING_DELETED))
+            else:
+                queue, partition = min(missing)
+                request.fail(NotFound(f"queue {queue} has no partition {partition}"))
 
-    async def provide(self, keys: set[tuple[str, str]]) -> None:
-        """Make these partitions known, creating those that do not exist.
+    async def provide(self, keys: set[tuple[str, str]], labels: QueueLabels | None = None) -> None:
+        """Make these partitions known, creating those that do not exist."""
+        if await self._try_to_provide(keys, labels or {}):
+            raise Unavailable(_BEING_DELETED)
 
-        Raises:
-            Unavailable: Their queues are deleted as fast as they are created.
-        """
+    async def _try_to_provide(
+        self, keys: set[tuple[str, str]], labels: QueueLabels
+    ) -> set[tuple[str, str]]:
+        """Make partitions known, and return those that could not be."""
         missing = self._unknown(keys)
         for _ in range(PROVISION_TRIES):
             if not missing:
-                return
-            await self._provide_missing(missing)
+                break
+            await self._provide_missing(sorted(missing), labels)
             # A queue that is being deleted has no partitions: try again.
             missing = self._unknown(keys)
-        if missing:
-            raise Unavailable("the queue is being deleted")
+        return missing
 
-    def _unknown(self, keys: set[tuple[str, str]]) -> list[tuple[str, str]]:
-        return sorted(key for key in keys if key not in self._directory.partitions)
+    def _unknown(self, keys: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
+        return {key for key in keys if key not in self.directory.partitions}
 
-    async def _provide_missing(self, missing: Sequence[tuple[str, str]]) -> None:
-        rows = await self._caller.call(
-            "select * from skep.provision_partitions($1, $2)",
+    async def _provide_missing(
+        self,
+        missing: Sequence[tuple[str, str]],
+        labels: QueueLabels,
+        *,
+        creates: bool = True,
+    ) -> None:
+        rows = await self.caller.call(
+            "select * from skep.provision_partitions($1, $2, $3, $4, $5)",
             [queue for queue, _ in missing],
             [name for _, name in missing],
+            creates,
+            [labels.get(queue, (None, None))[0] for queue, _ in missing],
+            [labels.get(queue, (None, None))[1] for queue, _ in missing],
         )
-        await self._rule_book.read_new(row["queue_id"] for row in rows)
+        rules = await self.rule_book.read_new(row["queue_id"] for row in rows)
         partitions = [
             (
                 Partition(
@@ -242,38 +259,30 @@ class PartitionProvisioner:
                     row["partition_name"],
                     row["queue_id"],
                     row["partition_id"],
-                    self._rule_book.of(row["queue_id"]),
+                    rules[row["queue_id"]],
                 ),
                 row["created"],
             )
             for row in rows
         ]
-        await self._listener.prepare(
+        await self.listener.prepare(
             [partition for partition, is_created in partitions if is_created],
             [partition for partition, is_created in partitions if not is_created],
         )
         for partition, is_created in partitions:
-            self._directory.learn_partition(partition)
-            self._queues.of(partition.key[0]).partitions_created += is_created
+            self.directory.learn_partition(partition)
+            self.meters.queues.of(partition.key[0]).partitions_created += is_created
 
 
+@dataclass(slots=True, eq=False)
 class GroupRequest(_ProvisionRequest):
     """A request to subscribe a group, and perhaps to let it conflate from now on."""
 
-    __slots__ = ("conflation", "key", "subscription")
-
-    def __init__(
-        self,
-        key: tuple[str, str],
-        subscription: Subscription,
-        on_done: Callable[[SkepError | None], None],
-        *,
-        conflation: bool | None = None,
-    ) -> None:
-        super().__init__(on_done)
-        self.key = key
-        self.conflation = conflation
-        self.subscription = subscription
+    key: tuple[str, str]
+    subscription: Subscription
+    conflation: bool | None = None
+    creates: bool = True
+    """Whether a queue that does not exist is created."""
 
 
 class GroupProvisioner:
@@ -292,14 +301,19 @@ class GroupProvisioner:
             known = self._directory.groups.get(request.key)
             if known is None or (request.conflation is not None and known.conflation is None):
                 queue, group = request.key
-                (row,) = await self._caller.call(
-                    "select * from skep.provision_group($1, $2, $3, $4, $5)",
+                rows = await self._caller.call(
+                    "select * from skep.provision_group($1, $2, $3, $4, $5, $6)",
                     queue,
                     group,
                     request.subscription.mode,
                     request.subscription.start,
                     request.conflation,
+                    request.creates,
                 )
+                if not rows:
+                    request.fail(NotFound(f"there is no queue {queue}"))
+                    continue
+                (row,) = rows
                 self._directory.learn_group(
                     Group(queue, group, row["queue_id"], row["group_id"], row["conflation"])
                 )

@@ -31,11 +31,7 @@ def encode_cursor(place: object) -> str:
 
 
 def decode_cursor(decoder: msgspec.json.Decoder[Place], cursor: str) -> Place:
-    """Return the place that a cursor stands for.
-
-    Raises:
-        BadRequest: The text is not a cursor of this listing.
-    """
+    """Return the place that a cursor stands for."""
     try:
         return decoder.decode(urlsafe_b64decode(cursor))
     except (NotBase64, ValueError, msgspec.MsgspecError):

@@ -1,14 +1,38 @@
-"""A task that polls the database, each time when a plan says so.
+"""Tasks that ask the database again and again.
 
-For what moves messages into the log. The plan decides when to poll next, and may be told meanwhile
-that it should be sooner.
+`PollingLoop` is for what moves messages into the log. Its plan decides when to poll next, and may
+be told meanwhile that it should be sooner. `repeat` is for steps with a fixed pause between them.
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Final
 
+from skep.model.errors import SkepError
+
+_log = logging.getLogger(__name__)
+
 STOP_PATIENCE_S: Final = 2.0
+
+
+async def repeat(step: Callable[[], Awaitable[object]], what: str, *, pause_s: float) -> None:
+    """Do a step again and again; one that fails is only logged."""
+    while True:
+        try:
+            await step()
+        except SkepError as error:
+            _log.debug("could not %s: %s", what, error)
+        await asyncio.sleep(pause_s)
+
+
+async def end_task(task: asyncio.Task[None] | None) -> None:
+    """Cancel a task, and wait until it has ended."""
+    if task is not None:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
 
 
 class PollingLoop:

@@ -17,21 +17,20 @@ from uuid import UUID, uuid4, uuid5
 import msgspec
 
 from skep.broker.cluster.wakeups import Announcer
-from skep.broker.directory import Directory
 from skep.broker.timestamps import wire_time
 from skep.broker.transaction.settlement import (
     TEXT_BY_REFUSAL,
     Operations,
     Settled,
+    Settlement,
     Settler,
     StagedAck,
     StagedPush,
     Stager,
     Unacceptable,
 )
-from skep.broker.transaction.transaction import submit_when_provisioned
+from skep.db.access.functions import Functions
 from skep.db.access.slots import Caller
-from skep.engine.driver import Engine, Work
 from skep.model.errors import BadRequest, NotFound, SkepError
 from skep.model.ids import message_id, parse_partition_uuid
 from skep.model.limits import (
@@ -59,18 +58,14 @@ from skep.model.stream_wire import (
 )
 from skep.model.wire import AckItem, PushItem
 
-REGISTER_CALL: Final = "select * from skep.register_query($1, $2, $3, $4, $5)"
 CYCLE_CALL: Final = (
     "select * from skep.commit_cycle("
     "$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, "
     "$21, $22, $23, $24, $25, $26)"
 )
-STATE_CALL: Final = "select * from skep.read_state($1, $2, $3, $4, $5)"
 VERSIONS_CALL: Final = (
     "select key, version, offered_version from skep.read_state($1, $2, $3, null, null)"
 )
-LIST_CALL: Final = "select * from skep.list_queries($1, $2, $3)"
-DELETE_CALL: Final = "select skep.delete_query($1)"
 
 _ERROR_BY_REFUSAL: Final = {
     **TEXT_BY_REFUSAL,
@@ -93,77 +88,25 @@ class _Window(msgspec.Struct, rename="camel", gc=False):
 _window_decoder = msgspec.json.Decoder(_Window)
 
 
-class Cycle(Work):
-    """One cycle under way."""
-
-    __slots__ = ("done", "id", "leading", "operations")
-
-    def __init__(self, leading: Sequence[object], operations: Operations) -> None:
-        super().__init__()
-        self.id: Final = uuid4()
-        self.leading: Final = leading
-        """The arguments of the call between those of the cycle itself and those of operations."""
-        self.operations: Final = operations
-        self.done: Final[asyncio.Future[Settled]] = asyncio.get_running_loop().create_future()
-
-    def finish(self, settled: Settled) -> None:
-        """Answer with how it ended."""
-        self.is_settled = True
-        if not self.done.done():
-            self.done.set_result(settled)
-
-    def fail(self, error: SkepError) -> None:
-        """Answer that it is not known to have happened."""
-        self.is_settled = True
-        if not self.done.done():
-            self.done.set_exception(error)
-
-
-class CycleExecutor:
-    """Executor of the operation `cycle`. A call carries one of them."""
-
-    def __init__(self, settler: Settler, announcer: Announcer) -> None:
-        self._settler: Final = settler
-        self._announcer: Final = announcer
-
-    async def execute(self, batch: Sequence[Cycle], *, is_repeated: bool) -> None:
-        """Settle each cycle; one that an earlier try settled is found by its id."""
-        for cycle in batch:
-            settled = await self._settler.settle(
-                CYCLE_CALL,
-                (cycle.id, is_repeated, *cycle.leading),
-                cycle.operations,
-                is_repeated=is_repeated,
-            )
-            if settled.refusal in {"state_gone", "state_changed"}:
-                # The batch is available again.
-                self._announcer.announce(settled.row["queue_id"], 1)
-            cycle.finish(settled)
-
-
 class Streams:
     """Serves the streams SDK."""
 
     def __init__(
-        self, caller: Caller, engine: Engine, directory: Directory, stager: Stager
+        self, caller: Caller, stager: Stager, settler: Settler, announcer: Announcer
     ) -> None:
-        self._caller: Final = caller
-        self._engine: Final = engine
-        self._directory: Final = directory
+        self._sql: Final = Functions(caller)
         self._stager: Final = stager
+        self._settler: Final = settler
+        self._announcer: Final = announcer
 
     async def register(self, body: RegisterBody) -> Registered:
-        """Find or create a query; without success its pipeline differs from the stored one.
-
-        Raises:
-            BadRequest: A name cannot be stored.
-        """
+        """Find or create a query; without success its pipeline differs from the stored one."""
         check_name("name", body.name)
         check_name("source_queue", body.source_queue)
         check_name("config_hash", body.config_hash)
         sink_queue = check_name("sink_queue", body.sink_queue) if body.sink_queue else None
-        ((query_id, config_hash, is_fresh, is_reset),) = await self._caller.call(
-            REGISTER_CALL, body.name, body.source_queue, sink_queue, body.config_hash, body.reset
+        query_id, config_hash, is_fresh, is_reset = await self._sql.row(
+            "register_query", body.name, body.source_queue, sink_queue, body.config_hash, body.reset
         )
         if config_hash != body.config_hash:
             text = (
@@ -181,13 +124,7 @@ class Streams:
         )
 
     async def commit_cycle(self, body: CycleBody, *, producer: str | None = None) -> CycleAnswer:
-        """Do all of a cycle or nothing; `producer` is who sent it, if that is known.
-
-        Raises:
-            BadRequest: The request is malformed.
-            Overloaded: The engine is full.
-            Unavailable: The database is away.
-        """
+        """Do all of a cycle or nothing; `producer` is who sent it, if that is known."""
         query_id, partition_id = _query_uuid(body.query_id), _partition_id(body.partition_id)
         state_ops, items = body.state_ops or [], body.push_items or []
         _check_sizes(body, state_ops, items)
@@ -199,24 +136,36 @@ class Streams:
         except Unacceptable as refusal:
             return _refused(body, refusal.message)
         pushes = self._stage_pushes(query_id, body, state_ops, items, producer)
-        leading = _leading(query_id, partition_id, body, state_ops)
-        cycle = Cycle(leading, Operations(pushes, acks, []))
-        submit_when_provisioned(self._engine, self._directory, "cycle", cycle, cycle.operations)
-        return _answer(body, pushes, await cycle.done)
+        arguments = _arguments(query_id, partition_id, body, state_ops)
+        settled = await self._settle(Operations(pushes, acks, []), arguments)
+        return _answer(body, pushes, settled)
+
+    async def _settle(self, operations: Operations, arguments: Sequence[object]) -> Settled:
+        done: asyncio.Future[Settled] = asyncio.get_running_loop().create_future()
+
+        def answer(ending: Settled | SkepError) -> None:
+            if isinstance(ending, Settled) and ending.refusal in {"state_gone", "state_changed"}:
+                # The batch is available again.
+                self._announcer.announce(ending.row["queue_id"], 1)
+            if done.done():
+                return  # the client is gone
+            if isinstance(ending, Settled):
+                done.set_result(ending)
+            else:
+                done.set_exception(ending)
+
+        settlement = Settlement(uuid4(), CYCLE_CALL, operations, answer, arguments=arguments)
+        self._settler.submit("cycle", settlement)
+        return await done
 
     async def read_state(self, body: StateBody) -> StateAnswer:
-        """Return state rows of a shard.
-
-        Raises:
-            BadRequest: The request is malformed.
-            NotFound: There is no such query.
-        """
+        """Return state rows of a shard."""
         query_id, partition_id = _query_uuid(body.query_id), _partition_id(body.partition_id)
         keys = body.keys or []
         for text in (*keys, body.key_prefix or ""):
             _check_key(text)
-        rows = await self._caller.call(
-            STATE_CALL, query_id, partition_id, keys, body.key_prefix, body.ripe_at_or_before
+        rows = await self._sql.rows(
+            "read_state", query_id, partition_id, keys, body.key_prefix, body.ripe_at_or_before
         )
         if not rows:
             await self._check_query(query_id)
@@ -234,7 +183,7 @@ class Streams:
 
     async def list_queries(self, *, limit: int, offset: int) -> QueryPage:
         """Return registered queries by name."""
-        rows = await self._caller.call(LIST_CALL, None, limit, offset)
+        rows = await self._sql.rows("list_queries", None, limit, offset)
         return QueryPage(
             queries=[_info(row) for row in rows],
             total=rows[0]["total"] if rows else await self._count(),
@@ -243,33 +192,23 @@ class Streams:
         )
 
     async def get_query(self, name: str) -> QueryInfo:
-        """Return one query.
-
-        Raises:
-            NotFound: There is none of this name.
-        """
-        rows = await self._caller.call(LIST_CALL, check_name("name", name), 1, 0)
-        if not rows:
-            raise NotFound(f"there is no query {name!r}")
-        return _info(rows[0])
+        """Return one query."""
+        missing = NotFound(f"there is no query {name!r}")
+        row = await self._sql.row("list_queries", check_name("name", name), 1, 0, missing=missing)
+        return _info(row)
 
     async def delete_query(self, name: str) -> None:
-        """Remove a query and its state.
-
-        Raises:
-            NotFound: There is none of this name.
-        """
-        ((is_deleted,),) = await self._caller.call(DELETE_CALL, check_name("name", name))
-        if not is_deleted:
-            raise NotFound(f"there is no query {name!r}")
+        """Remove a query and its state."""
+        missing = NotFound(f"there is no query {name!r}")
+        await self._sql.value("delete_query", check_name("name", name), missing=missing)
 
     async def _count(self) -> int:
         """Return how many queries there are, for a page behind the last."""
-        rows = await self._caller.call(LIST_CALL, None, 1, 0)
+        rows = await self._sql.rows("list_queries", None, 1, 0)
         return rows[0]["total"] if rows else 0
 
     async def _check_query(self, query_id: UUID) -> None:
-        found = await self._caller.call("select 1 from skep.stream_query where id = $1", query_id)
+        found = await self._sql.call("select 1 from skep.stream_query where id = $1", query_id)
         if not found:
             raise NotFound(_ERROR_BY_REFUSAL["no_query"])
 
@@ -280,14 +219,11 @@ class Streams:
 
         The transaction ids of the results are derived from it: a window that was closed, opened
         again by a late message and closed once more has another result, which is no duplicate.
-
-        Raises:
-            Unacceptable: A row was changed since it was read to be flushed.
         """
         keys = [op.key for op in state_ops if op.type == "delete" and op.version is None]
         if not keys:
             return list(state_ops)
-        rows = await self._caller.call(VERSIONS_CALL, query_id, partition_id, keys)
+        rows = await self._sql.call(VERSIONS_CALL, query_id, partition_id, keys)
         if any(offered not in {None, version} for _, version, offered in rows):
             raise Unacceptable(_ERROR_BY_REFUSAL["state_changed"])
         version_by_key: dict[str, int] = {key: version for key, version, _ in rows}
@@ -350,7 +286,7 @@ def _origin(ack: CycleAck | None, state_ops: Sequence[StateOperation]) -> str | 
     return "state\n" + msgspec.json.encode(state_ops).decode() if state_ops else None
 
 
-def _leading(
+def _arguments(
     query_id: UUID, partition_id: int, body: CycleBody, state_ops: Sequence[StateOperation]
 ) -> list[object]:
     is_upsert = [op.type == "upsert" for op in state_ops]

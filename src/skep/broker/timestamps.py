@@ -10,16 +10,7 @@ _SECONDS_END: Final = len("2026-01-01T12:00:00.000000")
 
 
 def parse_moment(field: str, text: str, *, alternatives: Sequence[str] = ()) -> datetime:
-    """Parse a time; without a zone it is UTC.
-
-    Args:
-        field: The name of the field, for the error.
-        text: What was sent.
-        alternatives: Words that the field also takes, for the error.
-
-    Raises:
-        BadRequest: The text is not an ISO 8601 timestamp.
-    """
+    """Parse a time; without a zone it is UTC. The error names words that the field also takes."""
     try:
         moment = datetime.fromisoformat(text)
         return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)

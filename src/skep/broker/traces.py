@@ -9,28 +9,25 @@ traces come from: under lease, among the newest, around the cursors; an older me
 message id.
 """
 
-from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 import xxhash
 
-from skep.broker.messages.stored_message import read_envelope
-from skep.broker.paging import Page
+from skep.broker.cluster.housekeeping import CallDuty, Duty
+from skep.broker.messages.stored_message import named_partition, offset_in, read_envelope
+from skep.broker.paging import Page, from_row
 from skep.broker.timestamps import wire_time
+from skep.db.access.functions import Functions
 from skep.db.access.slots import Caller
 from skep.model.encryption import OpenEnvelope
 from skep.model.errors import BadRequest, NotFound, SkepError
-from skep.model.ids import parse_address, parse_partition_uuid, partition_uuid
+from skep.model.ids import parse_partition_uuid, partition_uuid
 from skep.model.limits import TRACE_NAMES_MAX, TRANSACTION_ID_CHARS_MAX
-from skep.model.names import check_name, refuse_transaction_id
+from skep.model.names import check_name, check_optional_name, refuse_transaction_id
 from skep.model.wire import JSON_NULL
 
-RECORD_CALL: Final = "select skep.record_trace($1, $2, $3, $4, $5, $6, $7, $8)"
-LIST_OF_MESSAGE_CALL: Final = "select * from skep.list_message_traces($1, $2, $3, $4, $5)"
-LIST_BY_NAME_CALL: Final = "select * from skep.list_traces_by_name($1, $2, $3)"
-LIST_NAMES_CALL: Final = "select * from skep.list_trace_names($1, $2)"
 PURGE_CALL: Final = "select skep.purge_traces(skep.now() - $1::interval, $2)"
 KNOWN_PARTITION: Final = "select 1 from skep.partition where id = $1"
 
@@ -121,67 +118,55 @@ class TraceNames(msgspec.Struct, frozen=True):
 
 
 class Traces:
-    """Record traces and list them."""
+    """Record traces and list them; a message or partition never known raises `NotFound`."""
 
     def __init__(self, caller: Caller, *, hash_seed: int, open_envelope: OpenEnvelope) -> None:
-        self._caller: Final = caller
+        self._sql: Final = Functions(caller)
         self._hash_seed: Final = hash_seed
         self._open_envelope: Final = open_envelope
 
     async def record(self, trace: NewTrace) -> TraceRecorded:
-        """Attach an event to a message.
-
-        Raises:
-            BadRequest: Something is missing, too long or too much.
-            NotFound: There is no such message.
-        """
+        """Attach an event to a message."""
         _check(trace)
         partition_id = parse_partition_uuid(trace.partition_id)
         if partition_id is None:
             raise NotFound("Message not found")
-        ((trace_id,),) = await self._caller.call(
-            RECORD_CALL,
+        trace_id = await self._sql.value(
+            "record_trace",
             partition_id,
-            _offset_of(partition_id, trace.transaction_id),
+            offset_in(partition_id, trace.transaction_id),
             xxhash.xxh3_128_digest(trace.transaction_id.encode(), self._hash_seed),
             trace.event_type or "info",
             bytes(trace.data).decode(),
             trace.consumer_group,
             trace.worker_id,
             sorted(set(trace.trace_names or ())),
+            missing=NotFound("Message not found"),
         )
-        if trace_id is None:
-            raise NotFound("Message not found")
         return TraceRecorded(trace_id=_trace_uuid(trace_id))
 
     async def list_of_message(
         self, partition_uuid_text: str, transaction_id: str, page: Page
     ) -> MessageTraces:
-        """List the events of a message, also of one that is gone.
-
-        Raises:
-            NotFound: There is no such partition.
-        """
-        partition_id = parse_partition_uuid(partition_uuid_text)
-        if partition_id is None:
-            raise NotFound("Partition not found")
-        offset = _offset_of(partition_id, transaction_id)
-        rows = await self._caller.call(
-            LIST_OF_MESSAGE_CALL,
+        """List the events of a message, also of one that is gone."""
+        partition_id = named_partition(partition_uuid_text)
+        offset = offset_in(partition_id, transaction_id)
+        rows = await self._sql.rows(
+            "list_message_traces",
             partition_id,
             None if offset is not None else _checked_transaction_id(transaction_id),
             offset,
             page.limit,
             page.offset,
         )
-        if not rows and not await self._caller.call(KNOWN_PARTITION, partition_id):
+        if not rows and not await self._sql.call(KNOWN_PARTITION, partition_id):
             raise NotFound("Partition not found")
-        return MessageTraces([Trace(**_common_members(row)) for row in rows], page)
+        return MessageTraces([_shown(Trace, row) for row in rows], page)
 
     async def list_by_name(self, name: str, page: Page) -> TracesByName:
         """List the events with a name; an unused name has none."""
         check_name("traceName", name)
-        rows = await self._caller.call(LIST_BY_NAME_CALL, name, page.limit, page.offset)
+        rows = await self._sql.rows("list_traces_by_name", name, page.limit, page.offset)
         total: int = rows[0]["total"] if rows else 0
         return TracesByName(
             [self._filed(row) for row in rows if row["id"] is not None], total, page
@@ -189,14 +174,14 @@ class Traces:
 
     async def list_names(self, page: Page) -> TraceNames:
         """List the names in use."""
-        rows = await self._caller.call(LIST_NAMES_CALL, page.limit, page.offset)
+        rows = await self._sql.rows("list_trace_names", page.limit, page.offset)
         return TraceNames(
             trace_names=[
-                TraceNameTotal(
-                    row["name"],
-                    row["trace_count"],
-                    row["message_count"],
-                    wire_time(row["last_seen"]).decode(),
+                from_row(
+                    TraceNameTotal,
+                    row,
+                    trace_name=row["name"],
+                    last_seen=wire_time(row["last_seen"]).decode(),
                 )
                 for row in rows
                 if row["name"] is not None
@@ -208,12 +193,10 @@ class Traces:
 
     def _filed(self, row: Any) -> FiledTrace:
         payload, error = self._payload_of(row["envelope"])
-        return FiledTrace(
-            **_common_members(row),
-            transaction_id=row["transaction_id"],
+        return _shown(
+            FiledTrace,
+            row,
             partition_id=partition_uuid(row["partition_id"]),
-            queue_name=row["queue_name"],
-            partition_name=row["partition_name"],
             message_payload=payload,
             payload_error=error,
         )
@@ -228,19 +211,10 @@ class Traces:
         return read_envelope(opened).data, None
 
 
-class TracePurge:
-    """The housekeeping task that purges old traces, a step at a time."""
-
-    def __init__(self, caller: Caller, *, keep: timedelta) -> None:
-        self.name: Final = "purge traces"
-        self.interval_s: Final = 60.0
-        self._caller: Final = caller
-        self._keep: Final = keep
-
-    async def run(self) -> bool:
-        """Remove up to a step's worth of old traces; True when there may be more."""
-        ((purged,),) = await self._caller.call(PURGE_CALL, self._keep, PURGE_STEP)
-        return purged >= PURGE_STEP
+def trace_purge(caller: Caller, *, keep: timedelta) -> Duty:
+    """Return the duty that purges old traces, a step at a time."""
+    arguments = (keep, PURGE_STEP)
+    return CallDuty("purge traces", 60.0, caller, PURGE_CALL, arguments, again_from=PURGE_STEP)
 
 
 def _check(trace: NewTrace) -> None:
@@ -252,19 +226,14 @@ def _check(trace: NewTrace) -> None:
     names = trace.trace_names or ()
     if len(names) > TRACE_NAMES_MAX:
         raise BadRequest(f"too many traceNames: {len(names)}. Send at most {TRACE_NAMES_MAX}")
-    _check_names("traceName", names)
+    for name in names:
+        check_name("traceName", name)
     for kind, text in (
         ("eventType", trace.event_type),
         ("consumerGroup", trace.consumer_group),
         ("workerId", trace.worker_id),
     ):
-        check_name(kind, text or "")
-
-
-def _check_names(kind: str, names: Sequence[str]) -> None:
-    for name in names:
-        if not check_name(kind, name):
-            raise BadRequest(f"{kind} is empty")
+        check_optional_name(kind, text)
 
 
 def _checked_transaction_id(text: str) -> str:
@@ -273,24 +242,19 @@ def _checked_transaction_id(text: str) -> str:
     return text
 
 
-def _offset_of(partition_id: int, text: str) -> int | None:
-    """Return the offset when the text is the id of a message in this partition."""
-    address = parse_address(text)
-    if address is None or address[0] != partition_id or not address[1]:
-        return None
-    return address[1]
+_Shape = TypeVar("_Shape", bound=Trace)
 
 
-def _common_members(row: Any) -> dict[str, Any]:
-    return {
-        "id": _trace_uuid(row["id"]),
-        "event_type": row["event_type"],
-        "data": msgspec.Raw(row["data"].encode()),
-        "consumer_group": row["consumer_group"],
-        "worker_id": row["worker_id"],
-        "created_at": wire_time(row["created_at"]).decode(),
-        "trace_names": row["names"],
-    }
+def _shown(shape: type[_Shape], row: Any, **members: Any) -> _Shape:
+    return from_row(
+        shape,
+        row,
+        id=_trace_uuid(row["id"]),
+        data=msgspec.Raw(row["data"].encode()),
+        created_at=wire_time(row["created_at"]).decode(),
+        trace_names=row["names"],
+        **members,
+    )
 
 
 def _trace_uuid(trace_id: int) -> str:

@@ -6,13 +6,14 @@ The client on asyncio and the blocking one add the sending (`aio.message`, `bloc
 import logging
 from collections.abc import Iterator, Sequence
 from time import monotonic
-from typing import Any, Final, Generic, NamedTuple, TypeVar, overload
+from typing import Any, Final, Generic, TypeVar, overload
 
 import msgspec
 
-from skep.client.leases import UNLEASED, KeptLease
+from skep.client.endpoints import affinity_of
+from skep.client.leases import UNLEASED, KeptLease, LeaseKeeper
 from skep.client.values import AckResult
-from skep.client.verdicts import COMPLETED, BatchProgress, Verdict, ack_text, completed_text
+from skep.client.verdicts import COMPLETED, RETRY, BatchProgress, Verdict, ack_text, completed_text
 from skep.model.wire import QUEUE_MODE
 
 _log = logging.getLogger("skep.client")
@@ -68,26 +69,23 @@ class Delivered(msgspec.Struct, rename="camel", kw_only=True, gc=False, eq=False
         return bool(self.settlement.progress.is_settled(self.place))
 
 
-def ack_text_of(message: Delivered, verdict: Verdict) -> bytes:
-    """Return the acknowledgment of a message."""
-    return ack_text(message.transaction_id, message.partition_id, message.lease_id, verdict)
-
-
-class Unsent(NamedTuple):
-    """Verdicts to be sent: so many, as text."""
-
-    item_count: int
-    items: bytes
-
-
 class Gathered:
     """The verdicts on the messages of one pop, gathered; and the lease they are given under."""
 
     def __init__(
-        self, messages: Sequence[Delivered], *, lease: KeptLease = UNLEASED, ack_every_s: float
+        self,
+        messages: Sequence[Delivered],
+        *,
+        lease: KeptLease,
+        keeper: LeaseKeeper | None,
+        ack_every_s: float,
     ) -> None:
         self.lease: Final = lease
         """What the messages are held by; `UNLEASED` if it is not kept."""
+        self._group: Final = messages[0].consumer_group
+        self._affinity: Final = affinity_of(messages[0].queue, self._group)
+        self._keeper: Final = keeper
+        self._is_released = False
         self._ack_every_s: Final = ack_every_s
         self._unsent_texts: list[bytes] = []
         self._unsent_count = 0
@@ -136,7 +134,7 @@ class Gathered:
         self._gather()
         is_first = self.progress.settle(message.place, verdict)
         if is_first and message.lease_id:  # without a lease the delivery itself completed it
-            self._unsent_texts.append(ack_text_of(message, verdict))
+            self._unsent_texts.append(ack_text(message, verdict))
             self._unsent_count += 1
         return is_first
 
@@ -146,14 +144,27 @@ class Gathered:
         if self.lease is UNLEASED or not completed:  # the delivery itself completed them
             return
         messages = self._held[completed.start : completed.stop]
-        names = [message.transaction_id for message in messages]
-        partitions = self.progress.partitions_of(completed)
-        self._unsent_texts.append(completed_text(names, partitions, messages[0].lease_id))
+        self._unsent_texts.append(completed_text(messages))
         self._unsent_count += len(completed)
 
-    def _take_unsent(self) -> "Unsent":
+    def _gather_rest(self) -> None:
+        """Give back what was not handled, and gather what was."""
+        if not self.progress.is_complete:
+            self.adopt(self._held)
+            for place in self.progress.places_to_give_back():
+                self.settle(self._held[place], RETRY)
         self._gather()
-        unsent = Unsent(self._unsent_count, b",".join(self._unsent_texts))
+
+    def _release(self) -> None:
+        """Keep the lease no longer."""
+        if self._keeper is not None and not self._is_released:
+            self._is_released = True
+            self._keeper.forget(self.lease.id)
+
+    def _take_unsent(self) -> tuple[int, bytes]:
+        """Return how many verdicts are to be sent, and their text."""
+        self._gather()
+        unsent = self._unsent_count, b",".join(self._unsent_texts)
         self._unsent_texts, self._unsent_count = [], 0
         return unsent
 

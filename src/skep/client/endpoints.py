@@ -101,12 +101,7 @@ class Endpoint:
 
 
 class Endpoints:
-    """All brokers of a client.
-
-    Args:
-        urls: At least one.
-        cool_off_s: How long a broker that failed is passed over.
-    """
+    """All brokers of a client, at least one; one that failed is passed over for `cool_off_s`."""
 
     def __init__(self, urls: Sequence[str], *, cool_off_s: float = 5.0) -> None:
         if not urls:

@@ -120,10 +120,8 @@ def error_of(answer: Answer) -> SkepError:
     """
     problem = _problem_of(answer)
     text = problem.error or f"the broker answered {answer.status}"
-    if answer.status in {401, 403} and problem.code not in _BY_CODE:
-        return AccessDenied(text)
-    cls = _BY_CODE.get(problem.code) or _class_by_status(answer.status)
-    return cls(text)
+    by_status = _BY_STATUS.get(answer.status, UnexpectedAnswer)
+    return _BY_CODE.get(problem.code, by_status)(text)
 
 
 def _problem_of(answer: Answer) -> _Problem:
@@ -133,20 +131,17 @@ def _problem_of(answer: Answer) -> _Problem:
         return _Problem(error=answer.body[:200].decode(errors="replace").strip())
 
 
-def _class_by_status(status: int) -> type[SkepError]:
-    if status in GATEWAY_STATUSES:
-        return Unavailable
-    return _BY_STATUS.get(status, UnexpectedAnswer)
-
-
 _BY_STATUS: Final[dict[int, type[SkepError]]] = {
     400: BadRequest,
+    401: AccessDenied,
+    403: AccessDenied,
     404: NotFound,
     409: Refused,
     413: PayloadTooLarge,
     422: BadRequest,
     429: Overloaded,
     500: Defect,
+    **dict.fromkeys(GATEWAY_STATUSES, Unavailable),
 }
 
 

@@ -32,15 +32,10 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
         """Whether the request was carried out."""
         return 200 <= self.status < 300
 
-    def header(self, name: str) -> str | None:
-        """Return the value of a header, whose name is given in lower case."""
-        value = _value(self.head, b"\r\n%b:" % name.encode())
-        return None if value is None else value.decode("latin-1")
-
     @property
     def retry_after_s(self) -> float | None:
         """How long the server asks to wait, if it names a number of seconds."""
-        text = self.header("retry-after")
+        text = _value(self.head, b"\r\nretry-after:")
         try:
             seconds = float(text) if text else None
         except ValueError:
@@ -51,15 +46,7 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
 def render_request(
     method: str, target: str, *, host: str, headers: bytes, body: bytes | None
 ) -> bytes:
-    """Return the bytes of a request.
-
-    Args:
-        method: Of HTTP.
-        target: Path and query, percent-encoded.
-        host: Value of the Host header.
-        headers: Further header lines, each ending in CR LF.
-        body: JSON, or None for a request without a body.
-    """
+    """Return the bytes of a request; `headers` are further lines, each ending in CR LF."""
     opening = f"{method} {target} HTTP/1.1\r\nHost: {host}\r\n".encode()
     if body is None:
         return b"%b%b\r\n" % (opening, headers)
@@ -141,11 +128,6 @@ class AnswerReader:
         self._chunks: _ChunkReader | None = None
         self.is_reusable = True
         """Whether the connection may carry another request after this answer."""
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether anything of the next answer has arrived."""
-        return bool(self._parts) or self._head is not None
 
     def feed(self, data: bytes) -> Answer | None:
         """Take what arrived; return the answer once it is complete.

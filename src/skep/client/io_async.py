@@ -6,10 +6,8 @@ these names; the blocking one is generated from it.
 
 import asyncio
 import inspect
-import signal
 import ssl
 import threading
-from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from math import inf
@@ -17,39 +15,19 @@ from typing import Any, Final, TypeVar, cast
 
 from skep.client.endpoints import Address
 from skep.client.http import Answer, AnswerReader, BadAnswer
+from skep.client.io_shared import STOP_SIGNALS, InboxBase, StopBase
 
 T = TypeVar("T")
-
-STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 Condition = asyncio.Condition
 
 
-class Stop:
+class Stop(StopBase):
     """A request to end. Waiting ends at once, and requests in flight are cut off."""
 
     def __init__(self) -> None:
         self._event: Final = asyncio.Event()
-        self._cuts: Final[set[Callable[[], None]]] = set()
-        self.is_set = False
-        """Whether it was requested; checked with every message."""
-
-    def set(self) -> None:
-        """Request it. From the thread of the event loop only."""
-        self.is_set = True
-        self._event.set()
-        for cut in tuple(self._cuts):
-            cut()
-
-    def add_callback(self, cut: Callable[[], None]) -> None:
-        """Call this when the end is requested; at once, if it was already."""
-        self._cuts.add(cut)
-        if self.is_set:
-            cut()
-
-    def remove_callback(self, cut: Callable[[], None]) -> None:
-        """Do not call this any more."""
-        self._cuts.discard(cut)
+        super().__init__(self._event.set)
 
     async def pause(self, seconds: float) -> None:
         """Wait so long, or until the end is requested."""
@@ -92,11 +70,6 @@ class Connection(asyncio.Protocol):
 
     async def exchange(self, request: bytes, timeout_s: float, stop: Stop | None = None) -> Answer:
         """Send a request and return its answer; the connection is not usable after an error.
-
-        Args:
-            request: All its bytes.
-            timeout_s: For the whole answer.
-            stop: Cuts the connection when it is set.
 
         Raises:
             OSError: The connection ended, or nothing came in time.
@@ -203,25 +176,17 @@ class Connection(asyncio.Protocol):
             self._answered.set_exception(cause)
 
 
-class Inbox:
+class Inbox(InboxBase):
     """What another thread brings, taken out one after the other. None says that it is the end."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._loop: Final = asyncio.get_running_loop()
-        self._texts: Final[deque[bytes | None]] = deque()
         self._news: Final = asyncio.Event()
 
-    def put(self, text: bytes | None) -> None:
-        """Add something, from any thread."""
-        self._texts.append(text)
+    def _wake(self) -> None:
         with suppress(RuntimeError):  # the loop is closed, and with it all waiters
             self._loop.call_soon_threadsafe(self._news.set)
-
-    def take_all(self) -> list[bytes]:
-        """Take out everything that is there."""
-        texts = [text for text in self._texts if text is not None]
-        self._texts.clear()
-        return texts
 
     async def take(self, timeout_s: float, stop: Stop | None = None) -> bytes | None:
         """Take out the next, or None at the end.
@@ -229,19 +194,19 @@ class Inbox:
         Raises:
             TimeoutError: Nothing came in time, or until it was asked to stop.
         """
-        self._news.clear()
         if not self._texts:
             if stop is not None:
                 stop.add_callback(self._news.set)
             try:
                 async with asyncio.timeout(timeout_s):
-                    await self._news.wait()
+                    # The signal of a text that was taken before may come while this one waits.
+                    while not self._texts and (stop is None or not stop.is_set):
+                        self._news.clear()
+                        await self._news.wait()
             finally:
                 if stop is not None:
                     stop.remove_callback(self._news.set)
-        if not self._texts:
-            raise TimeoutError
-        return self._texts.popleft()
+        return self._next()
 
 
 async def run_aside(work: Callable[[], T]) -> T:

@@ -7,55 +7,30 @@ import signal
 import socket
 import ssl
 import threading
-from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from time import monotonic
 from types import FrameType
 from typing import Any, Final, TypeVar
 
 from skep.client.endpoints import Address
 from skep.client.http import Answer, AnswerReader
+from skep.client.io_shared import STOP_SIGNALS, InboxBase, StopBase, open_socket
 
 T = TypeVar("T")
 
-STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _READ_BYTES: Final = 256 * 1024
 
 Condition = threading.Condition
 
 
-class Stop:
+class Stop(StopBase):
     """A request to end. Waiting ends at once, and requests in flight are cut off."""
 
     def __init__(self) -> None:
         self._event: Final = threading.Event()
-        self._cuts: Final[set[Callable[[], None]]] = set()
-        self.is_set = False
-        """Whether it was requested; checked with every message."""
-        # Reentrant: a signal handler may call `set` while this very thread holds it.
-        self._lock: Final = threading.RLock()
-
-    def set(self) -> None:
-        """Request it, from any thread."""
-        self.is_set = True
-        self._event.set()
-        with self._lock:
-            cuts = tuple(self._cuts)
-        for cut in cuts:
-            cut()
-
-    def add_callback(self, cut: Callable[[], None]) -> None:
-        """Call this when the end is requested; at once, if it was already."""
-        with self._lock:
-            self._cuts.add(cut)
-        if self.is_set:
-            cut()
-
-    def remove_callback(self, cut: Callable[[], None]) -> None:
-        """Do not call this any more."""
-        with self._lock:
-            self._cuts.discard(cut)
+        super().__init__(self._event.set)
 
     def pause(self, seconds: float) -> None:
         """Wait so long, or until the end is requested."""
@@ -79,23 +54,10 @@ class Connection:
         Raises:
             OSError: No server listens there, or not in time.
         """
-        link = socket.create_connection((address.host, address.port), timeout_s)
-        try:
-            link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if address.is_tls and tls is not None:
-                link = tls.wrap_socket(link, server_hostname=address.host)
-        except BaseException:
-            link.close()
-            raise
-        return cls(link)
+        return cls(open_socket(address, tls, timeout_s))
 
     def exchange(self, request: bytes, timeout_s: float, stop: Stop | None = None) -> Answer:
         """Send a request and return its answer; the connection is not usable after an error.
-
-        Args:
-            request: All its bytes.
-            timeout_s: For the whole answer.
-            stop: Cuts the connection when it is set.
 
         Raises:
             OSError: The connection ended, or nothing came in time.
@@ -144,28 +106,17 @@ class Connection:
         self._link.close()
 
 
-class Inbox:
+class Inbox(InboxBase):
     """What another thread brings, taken out one after the other. None says that it is the end."""
 
     def __init__(self) -> None:
-        self._texts: Final[deque[bytes | None]] = deque()
+        super().__init__()
         # Reentrant: a signal handler may wake the very thread that waits.
         self._changed: Final = threading.Condition(threading.RLock())
-
-    def put(self, text: bytes | None) -> None:
-        """Add something, from any thread."""
-        self._texts.append(text)
-        self._wake()
 
     def _wake(self) -> None:
         with self._changed:
             self._changed.notify_all()
-
-    def take_all(self) -> list[bytes]:
-        """Take out everything that is there."""
-        texts = [text for text in self._texts if text is not None]
-        self._texts.clear()
-        return texts
 
     def take(self, timeout_s: float, stop: Stop | None = None) -> bytes | None:
         """Take out the next, or None at the end.
@@ -183,9 +134,7 @@ class Inbox:
         finally:
             if stop is not None:
                 stop.remove_callback(self._wake)
-        if not self._texts:
-            raise TimeoutError
-        return self._texts.popleft()
+        return self._next()
 
 
 def run_aside(work: Callable[[], T]) -> T:
@@ -226,17 +175,14 @@ def wait_on(condition: Condition, timeout_s: float | None) -> None:
 def run_together(works: Sequence[Callable[[], None]], stop: Stop) -> None:
     """Run all until all have ended; when one fails the others are asked to stop, and it raises."""
 
-    def guarded(work: Callable[[], None]) -> Callable[[], None]:
-        def run() -> None:
-            try:
-                work()
-            except BaseException:
-                stop.set()
-                raise
+    def run(work: Callable[[], None]) -> None:
+        try:
+            work()
+        except BaseException:
+            stop.set()
+            raise
 
-        return run
-
-    threads = [Background(guarded(work)) for work in works]
+    threads = [Background(partial(run, work)) for work in works]
     errors: list[BaseException] = []
     for thread in threads:
         try:

@@ -19,7 +19,7 @@ from typing import Final
 import msgspec
 
 from skep.client.blocking.session import Session
-from skep.client.options import RetryPolicy, SessionOptions
+from skep.client.options import ConsumeOptions, RetryPolicy, SessionOptions
 from skep.client.values import Renewed
 from skep.model.errors import SkepError
 
@@ -122,11 +122,15 @@ class LeaseKeeper:
         self._awake_at_s = inf
         self._is_closed = False
 
-    def keep(self, lease_id: str, affinity: str, *, length_s: float, limit_s: float) -> KeptLease:
+    def keep(self, lease_id: str, options: ConsumeOptions) -> KeptLease:
         """Begin to keep a lease that was given just now."""
         with self._lock:
             lease = self._renewals.keep(
-                lease_id, affinity, length_s=length_s, limit_s=limit_s, now_s=monotonic()
+                lease_id,
+                options.affinity,
+                length_s=options.lease_s,
+                limit_s=options.lease_s_max,
+                now_s=monotonic(),
             )
             if self._thread is None:
                 self._thread = threading.Thread(

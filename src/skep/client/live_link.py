@@ -16,6 +16,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 from skep.client.endpoints import Address
+from skep.client.io_shared import open_socket
 
 if TYPE_CHECKING:
     from websockets.client import ClientProtocol
@@ -33,12 +34,7 @@ class LinkRefused(Exception):
 
 
 class LiveLink:
-    """An open WebSocket.
-
-    Args:
-        connection: Connected, and through the handshake of TLS if there is one.
-        protocol: Through its own handshake.
-    """
+    """An open WebSocket: all handshakes are done."""
 
     def __init__(self, connection: socket.socket, protocol: "ClientProtocol") -> None:
         self._connection: Final = connection
@@ -64,11 +60,8 @@ class LiveLink:
             LinkRefused: The server has no WebSocket.
         """
         protocol = _new_protocol(address, path)
-        connection = socket.create_connection((address.host, address.port), timeout_s)
+        connection = open_socket(address, tls, timeout_s)
         try:
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if address.is_tls and tls is not None:
-                connection = tls.wrap_socket(connection, server_hostname=address.host)
             _shake_hands(connection, protocol, headers, monotonic() + timeout_s)
             connection.setblocking(False)
         except BaseException:
@@ -76,18 +69,8 @@ class LiveLink:
             raise
         return cls(connection, protocol)
 
-    @property
-    def is_open(self) -> bool:
-        """Whether frames can be sent."""
-        return not self._is_ended
-
     def start(self, hear: Callable[[bytes], None], end: Callable[[], None]) -> None:
-        """Begin to read. Both are called from the thread that does.
-
-        Args:
-            hear: Called with each text that arrives.
-            end: Called once, when nothing more will arrive.
-        """
+        """Begin to read: the thread calls `hear` with each text and `end` once."""
         threading.Thread(
             target=self._serve, args=(hear, end), daemon=True, name="skep-live-link"
         ).start()

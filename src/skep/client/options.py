@@ -14,6 +14,8 @@ from skep.model.wire import QUEUE_MODE
 Token: TypeAlias = str | Callable[[], str] | None
 Delivery: TypeAlias = Literal["auto", "websocket", "poll"]
 
+_HASTE_SHARE: Final = 0.5
+_HASTE_PAUSE_S_MAX: Final = 1.0
 _DOUBLINGS_MAX: Final = 30
 """Beyond, the pause has long reached its limit, and a float would not hold the number."""
 
@@ -24,18 +26,14 @@ class RetryPolicy:
 
     Repeated are 429 (if wanted), 502, 503, 504 and requests without an answer. Every request of
     this client may be repeated: pushes carry transaction ids, all others name the wanted state.
-
-    Args:
-        retries: Repetitions after the first try; None never gives up.
-        first_pause_s: The pause after the first failure; it doubles with each.
-        max_retry_delay: The longest pause in seconds, even if the broker asks for more.
-        retry_on_429: Whether a full queue or an overloaded broker is asked again.
-        honor_retry_after: Whether a pause lasts at least as long as the broker asks for.
     """
 
     retries: int | None = 5
+    """Repetitions after the first try; None never gives up."""
     first_pause_s: float = 0.1
+    """The pause after the first failure; it doubles with each."""
     max_retry_delay: float = 30.0
+    """The longest pause in seconds, even if the broker asks for more."""
     retry_on_429: bool = True
     honor_retry_after: bool = True
 
@@ -50,12 +48,9 @@ class RetryPolicy:
         return self.retries is None or failures <= self.retries
 
     def pause_s(self, failures: int, retry_after_s: float | None, chance: float) -> float:
-        """Return how long to wait after so many failures.
+        """Return how long to wait after so many failures, one at least.
 
-        Args:
-            failures: At least 1.
-            retry_after_s: What the broker asked for.
-            chance: Between 0 and 1. It spreads clients that failed together over half the pause.
+        A chance between 0 and 1 spreads clients that failed together over half the pause.
         """
         whole = self.first_pause_s * 2.0 ** min(failures - 1, _DOUBLINGS_MAX)
         pause = min(whole, self.max_retry_delay) * (0.5 + chance / 2)
@@ -99,6 +94,7 @@ class ConsumeOptions:
     subscription_mode: str | None = None
     subscription_from: str | None = None
     conflation: bool | None = None
+    create: bool | None = None
     limit: int | None = None
     idle_s: float | None = None
     delivery: Delivery = "auto"
@@ -150,4 +146,45 @@ def pop_path(options: ConsumeOptions, batch: int, wait_ms: int) -> str:
         subscriptionMode=options.subscription_mode,
         subscriptionFrom=options.subscription_from,
         conflation=options.conflation,
+        create=options.create,
     )
+
+
+class Polls:
+    """What a consumption asks for, poll by poll."""
+
+    def __init__(self, options: ConsumeOptions) -> None:
+        self._options: Final = options
+        self._path = ""
+        self._asked = (0, 0)
+        self._delivered = 0
+        self._hasty_answers = 0
+
+    def size(self) -> int:
+        """Return how many messages to ask for; 0 when the limit is reached."""
+        if self._options.limit is None:
+            return self._options.batch
+        return max(min(self._options.batch, self._options.limit - self._delivered), 0)
+
+    def path(self, size: int, wait_ms: int) -> str:
+        """Return the path of a poll, which is mostly that of the last one."""
+        if (size, wait_ms) != self._asked:
+            self._path = pop_path(self._options, size, wait_ms)
+            self._asked = (size, wait_ms)
+        return self._path
+
+    def note_delivery(self, count: int) -> None:
+        """Note that messages came."""
+        self._delivered += count
+        self._hasty_answers = 0
+
+    def pause_s(self, took_s: float, wait_s: float) -> float:
+        """Return the pause after an empty answer.
+
+        There is one if the answer came long before its time, as from a broker that is paused.
+        """
+        if wait_s > 0 and took_s >= wait_s * _HASTE_SHARE:
+            self._hasty_answers = 0
+            return 0.0
+        self._hasty_answers = min(self._hasty_answers + 1, 10)
+        return min(0.01 * 2**self._hasty_answers, _HASTE_PAUSE_S_MAX)

@@ -123,10 +123,7 @@ def spread(key: object, partitions: int, *, prefix: str = "p") -> str:
 def alike_body(model: Item, payloads: Sequence[Any], ids: TransactionIds) -> bytes:
     """Return the body of a push of payloads, each with an id of its own, otherwise like a model.
 
-    Args:
-        model: An item without payload and id.
-        payloads: At least one.
-        ids: Where the ids come from.
+    The model has no payload and no id; there is at least one payload.
     """
     opening = b'},%b,"transactionId":"' % encode(model)[:-1]
     pieces: list[bytes] = []

@@ -6,16 +6,21 @@ Both kinds of client share it; `aio.session` and `blocking.session` do the waiti
 import random
 import ssl
 from collections import deque
-from collections.abc import Callable, Iterator
-from typing import Final, Generic, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from time import monotonic
+from typing import Final, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
-from skep.client.endpoints import Endpoint, Endpoints
-from skep.client.errors import GATEWAY_STATUSES, NotSent, Unreachable, error_of
+from skep.client.endpoints import Endpoint, Endpoints, path_of
+from skep.client.errors import GATEWAY_STATUSES, NotSent, Stopped, Unreachable, error_of
 from skep.client.http import Answer, render_header, render_request
+from skep.client.io_shared import StopBase
+from skep.client.live_link import LiveLink
 from skep.client.options import RetryPolicy, SessionOptions
-from skep.client.values import Operation, QueuedOperation
+from skep.client.pushes import encode
+from skep.client.values import PushResults, QueuedOperation
 
 IDLE_CONNECTIONS_MAX: Final = 64
 """Connections kept per broker; more are opened when they are needed, and closed after use."""
@@ -23,10 +28,59 @@ IDLE_CONNECTIONS_MAX: Final = 64
 ASK_FOR_QUEUEING: Final = b"Prefer: respond-async\r\n"
 """Tells the broker that this client understands a 202: queued, the answer comes later."""
 
+QueuedOperationBehavior: TypeAlias = Literal["return", "poll"]
+
 _decode_queued: Final = msgspec.json.Decoder(QueuedOperation).decode
-decode_operation: Final = msgspec.json.Decoder(Operation).decode
 
 _random: Final = random.Random()  # noqa: S311 (jitter, not secrets)
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Request(Generic[T]):
+    """A request, and how its answer is read."""
+
+    method: str
+    path: str
+    read: Callable[[bytes], T]
+    body: bytes | None = None
+    affinity: str = ""
+    retry: RetryPolicy | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pushes(Generic[T]):
+    """The requests of one push, which are sent one after the other."""
+
+    bodies: Iterable[tuple[str, bytes]]
+    """Each with the queue whose broker it goes to."""
+    item_count: int
+    read: Callable[[PushResults], T]
+    behavior: QueuedOperationBehavior | None
+
+
+def ask(
+    kind: type[T], method: str, *segments: str, members: object = None, **query: object
+) -> Request[T]:
+    """Return a request whose answer is of this kind."""
+    body = None if members is None else encode(members)
+    return Request(method, path_of(*segments, **query), msgspec.json.Decoder(kind).decode, body)
+
+
+def ask_part(kind: type[T], part: str, method: str, *segments: str, **query: object) -> Request[T]:
+    """Return a request of whose answer only one member matters, which is of this kind."""
+    whole = ask(dict[str, msgspec.Raw], method, *segments, **query)
+    decode = msgspec.json.Decoder(kind).decode
+    return Request(
+        whole.method, whole.path, lambda body: decode(whole.read(body)[part]), whole.body
+    )
+
+
+def tell(method: str, *segments: str) -> Request[None]:
+    """Return a request whose answer says nothing."""
+    return Request(method, path_of(*segments), lambda _: None)
 
 
 class Doubt:
@@ -41,50 +95,14 @@ def queued_operation(answer: Answer) -> QueuedOperation | None:
     return _decode_queued(answer.body) if answer.status == 202 else None
 
 
-def default_tls(endpoints: Endpoints) -> ssl.SSLContext | None:
-    """Return a context with the system's certificates; reading them takes 50 ms, so if needed."""
-    is_needed = any(endpoint.address.is_tls for endpoint in endpoints.all)
-    return ssl.create_default_context() if is_needed else None
-
-
 def no_answer(endpoint: Endpoint, error: OSError) -> str:
     """Return the message of the error for a broker that did not answer."""
     reason = str(error) or type(error).__name__
     return f"the broker at {endpoint.address.url} does not answer: {reason}"
 
 
-class Renderer:
-    """Renders requests, with the headers and the token of a session."""
-
-    def __init__(self, options: SessionOptions) -> None:
-        self._options: Final = options
-        self._headers: Final = b"".join(
-            render_header(name, value) for name, value in options.headers.items()
-        )
-
-    def render(
-        self, endpoint: Endpoint, method: str, path: str, body: bytes | None, headers: bytes
-    ) -> bytes:
-        """Return the bytes of a request to a broker."""
-        address = endpoint.address
-        token = b"".join(render_header(name, value) for name, value in self._bearer().items())
-        return render_request(
-            method,
-            address.prefix + path,
-            host=address.host_header,
-            headers=self._headers + token + headers,
-            body=body,
-        )
-
-    def link_headers(self) -> dict[str, str]:
-        """Return the headers that open a WebSocket."""
-        return {**self._options.headers, **self._bearer()}
-
-    def _bearer(self) -> dict[str, str]:
-        token = self._options.token
-        if token is None:
-            return {}
-        return {"Authorization": f"Bearer {token if isinstance(token, str) else token()}"}
+def _render_headers(headers: Mapping[str, str]) -> bytes:
+    return b"".join(render_header(name, value) for name, value in headers.items())
 
 
 class Tries:
@@ -96,19 +114,17 @@ class Tries:
         policy: RetryPolicy,
         affinity: str,
         doubt: Doubt | None,
-        clock: Callable[[], float],
     ) -> None:
         self._endpoints: Final = endpoints
         self._policy: Final = policy
         self._affinity: Final = affinity
         self._doubt: Final = doubt
-        self._clock: Final = clock
         self._tried: Final[set[Endpoint]] = set()
         self._failures = 0
 
     def choose(self) -> Endpoint:
         """Return the broker to ask next."""
-        return self._endpoints.choose(self._affinity, self._clock(), self._tried)
+        return self._endpoints.choose(self._affinity, monotonic(), self._tried)
 
     def fail(self, endpoint: Endpoint, outcome: Answer | Unreachable) -> float:
         """Note a failure; return how long to wait before the next try.
@@ -119,14 +135,14 @@ class Tries:
         status = outcome.status if isinstance(outcome, Answer) else None
         # A full queue is full at every broker; only one that cannot serve is passed over.
         if status is None or status in GATEWAY_STATUSES:
-            self._endpoints.report_failure(endpoint, self._clock())
+            self._endpoints.report_failure(endpoint, monotonic())
             if self._doubt is not None and not isinstance(outcome, NotSent):
                 self._doubt.is_possible = True
         self._tried.add(endpoint)
         self._failures += 1
         if not self._policy.is_repeated(status) or not self._policy.has_try_left(self._failures):
             raise error_of(outcome) if isinstance(outcome, Answer) else outcome
-        if self._endpoints.has_other(self._clock(), self._tried):
+        if self._endpoints.has_other(monotonic(), self._tried):
             return 0.0
         self._tried.clear()
         retry_after_s = outcome.retry_after_s if isinstance(outcome, Answer) else None
@@ -185,3 +201,59 @@ class IdleConnections(Generic[C]):
         for idle in self._idle.values():
             while idle:
                 yield idle.pop()
+
+
+class SessionBase(Generic[C]):
+    """What a session keeps: its brokers, their idle connections, and whether it is open."""
+
+    def __init__(self, options: SessionOptions) -> None:
+        self.options: Final = options
+        self.endpoints: Final = Endpoints(options.urls, cool_off_s=options.cool_off_s)
+        self._idle: Final = IdleConnections[C](self.endpoints)
+        self._tls = options.tls
+        if self._tls is None and any(each.address.is_tls for each in self.endpoints.all):
+            # Only then: reading the system's certificates takes 50 ms.
+            self._tls = ssl.create_default_context()
+        self._headers: Final = _render_headers(options.headers)
+        self._is_closed = False
+        self.patient: Final = replace(options.retry, retries=None)
+        """The retry policy that never gives up: for consumers and buffers."""
+
+    def check_open(self, stop: StopBase | None) -> None:
+        """Check that requests may still be sent.
+
+        Raises:
+            Stopped: The session is closed, or the caller was asked to stop.
+        """
+        if self._is_closed:
+            raise Stopped("the client is closed: make a new one")
+        if stop is not None and stop.is_set:
+            raise Stopped
+
+    def _render(
+        self, endpoint: Endpoint, method: str, path: str, body: bytes | None, headers: bytes
+    ) -> bytes:
+        """Return the bytes of a request to a broker, with the headers and the token of all."""
+        address = endpoint.address
+        return render_request(
+            method,
+            address.prefix + path,
+            host=address.host_header,
+            headers=self._headers + _render_headers(self._bearer()) + headers,
+            body=body,
+        )
+
+    def _bearer(self) -> dict[str, str]:
+        token = self.options.token
+        if token is None:
+            return {}
+        return {"Authorization": f"Bearer {token if isinstance(token, str) else token()}"}
+
+    def _open_link(self, endpoint: Endpoint, path: str) -> LiveLink:
+        return LiveLink.open(
+            endpoint.address,
+            path,
+            headers={**self.options.headers, **self._bearer()},
+            tls=self._tls,
+            timeout_s=self.options.connect_timeout_s,
+        )

@@ -7,37 +7,25 @@ uses (`traceparent` and `tracestate`). Nothing here is imported unless a client 
 
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from skep.client.pushes import Item
 
 
-class Telemetry(Protocol):
-    """What a client does around messages."""
+class Telemetry:
+    """What a client does around messages: nothing, if it carries no context."""
 
     def inject(self, items: Sequence[Item]) -> None:
         """Put the present context into the headers of items."""
-        ...
-
-    def handling(self, queue: str, headers: Mapping[str, Any]) -> Any:
-        """Return a context manager: a span for handling a message, under the context it carries."""
-        ...
-
-
-class NoTelemetry:
-    """Does nothing."""
-
-    def inject(self, items: Sequence[Item]) -> None:
-        """Leave the items as they are."""
 
     @contextmanager
     def handling(self, queue: str, headers: Mapping[str, Any]) -> Generator[None]:
-        """Run the block as it is."""
+        """Run the block as the handling of a message, under the context that it carries."""
         del queue, headers
         yield
 
 
-class OpenTelemetry:
+class OpenTelemetry(Telemetry):
     """Carries the context of OpenTelemetry."""
 
     def __init__(self) -> None:
@@ -73,4 +61,4 @@ def telemetry_of(*, is_wanted: bool) -> Telemetry:
     Raises:
         ImportError: It is wanted, and opentelemetry-api is not installed.
     """
-    return OpenTelemetry() if is_wanted else NoTelemetry()
+    return OpenTelemetry() if is_wanted else Telemetry()

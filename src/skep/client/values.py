@@ -116,9 +116,7 @@ class PushResults(Sequence[PushResult]):
         """How many items became what; counted without decoding."""
         if self._item_count and self._occurrences(_STORED) == self._item_count:
             return PushCounts(queued=self._item_count)
-        queued = self._count("queued")
-        others = [name for name in PushCounts.__struct_fields__ if name != "queued"]
-        return PushCounts(queued=queued, **{name: self._count(name) for name in others})
+        return PushCounts(**{name: self._count(name) for name in PushCounts.__struct_fields__})
 
     def _count(self, status: str) -> int:
         return self._occurrences(b'"status":"%b"' % status.encode())

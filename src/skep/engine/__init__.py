@@ -1,5 +1,5 @@
 """Request fusion: many clients' requests in few procedure calls, in order and within bounds.
 
 `fusion` (pure) decides what leaves when, by `policy` and `limiter`; `driver` runs the calls.
-`dedup` is the duplicate cache.
+`key_cache` proves that keys are not stored yet.
 """

@@ -15,11 +15,14 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, Protocol
 
 from skep.db.access.errors import NotExecuted, OutcomeUnknown
 from skep.engine.fusion import Call, FusionCore, WorkUnit
 from skep.model.errors import Defect, SkepError, Unavailable
+from skep.telemetry.defects import error_of
 from skep.telemetry.meters import Meters
 
 _log = logging.getLogger(__name__)
@@ -28,14 +31,12 @@ RETRY_PAUSE_S: Final = 0.02
 RETRY_PAUSE_S_MAX: Final = 0.5
 
 
+@dataclass(slots=True, eq=False)
 class Work(ABC):
     """What a unit carries: a request, or a part of some, that waits for an answer."""
 
-    __slots__ = ("is_settled",)
-
-    def __init__(self) -> None:
-        self.is_settled = False
-        """It was answered, or its client is gone."""
+    is_settled: bool = field(default=False, init=False)
+    """It was answered, or its client is gone."""
 
     @abstractmethod
     def fail(self, error: SkepError) -> None:
@@ -46,19 +47,15 @@ class Work(ABC):
         return ()
 
 
-class Executor(Protocol):
-    """Runs the calls of one operation."""
+class Execute(Protocol):
+    """Runs one call of an operation for a batch, in its order, and answers each work in it.
 
-    async def execute(self, batch: Sequence[Any], *, is_repeated: bool) -> None:
-        """Run one call for this batch and answer each work in it.
+    `is_repeated` says that an earlier attempt of the same batch may have been executed. When it
+    raises, the works that are not settled were not answered.
+    """
 
-        Args:
-            batch: In the order to apply it.
-            is_repeated: An earlier attempt of the same batch may have been executed.
-
-        Raises:
-            SkepError: The works that are not settled were not answered.
-        """
+    async def __call__(self, batch: Sequence[Any], *, is_repeated: bool) -> None:
+        """Run one call."""
         ...
 
 
@@ -70,7 +67,7 @@ class Engine:
     ) -> None:
         self._core: Final = core
         self._operations: Final = (meters or Meters()).operations
-        self._executors: Final[dict[str, Executor]] = {}
+        self._execute_by_operation: Final[dict[str, Execute]] = {}
         self._patience_s: Final = patience_s
         self._loop: Final = asyncio.get_running_loop()
         self._calls: set[asyncio.Task[None]] = set()
@@ -96,28 +93,43 @@ class Engine:
         """What waits and flies, in bytes."""
         return self._core.weight
 
-    def serve(self, operation: str, executor: Executor) -> None:
-        """Name the executor that runs the calls of an operation."""
-        self._executors[operation] = executor
+    def serve(self, operation: str, execute: Execute) -> None:
+        """Say what runs the calls of an operation."""
+        self._execute_by_operation[operation] = execute
 
-    def submit(
-        self, operation: str, partition: Hashable | None, weight: int, work: Work
-    ) -> WorkUnit[Any]:
-        """Queue a unit; it leaves at the end of this turn of the loop at the earliest.
+    def admit(self, operation: str, weight: int) -> None:
+        """Check that there is room for units of so much weight together.
 
         Raises:
             Overloaded: The engine holds as much as it may.
         """
-        unit = self._core.offer(operation, partition, weight, work, self._loop.time())
+        self._core.admit(operation, weight)
+
+    def submit(
+        self,
+        operation: str,
+        partition: Hashable | None,
+        weight: int,
+        work: Work,
+        *,
+        is_admitted: bool = False,
+    ) -> WorkUnit[Any]:
+        """Queue a unit; it leaves at the end of this turn of the loop at the earliest.
+
+        One that is admitted is always accepted: `admit` found room for it, or it ends or continues
+        what was accepted before.
+
+        Raises:
+            Overloaded: The engine holds as much as it may.
+        """
+        unit = self._core.offer(
+            operation, partition, weight, work, self._loop.time(), is_admitted=is_admitted
+        )
         self._schedule_pump()
         return unit
 
     def enlarge(self, unit: WorkUnit[Any], weight: int) -> bool:
-        """Add weight to a unit that waits; False when it has left or is full.
-
-        Raises:
-            Overloaded: The engine holds as much as it may.
-        """
+        """Add weight that was admitted to a unit that waits; False when it has left or is full."""
         if not self._is_pump_scheduled:
             self._schedule_pump()
         return self._core.enlarge(unit, weight)
@@ -128,11 +140,13 @@ class Engine:
 
     async def drain(self) -> None:
         """Wait until nothing waits and nothing flies."""
-        while self._calls or self._is_pump_scheduled:
+        while self._core.weight:
             if self._calls:
                 await asyncio.wait(self._calls)
-            else:
+            elif self._is_pump_scheduled or self._timer is None:
                 await asyncio.sleep(0)
+            else:  # something waits for more to leave with it
+                await asyncio.sleep(self._timer.when() - self._loop.time())
 
     def _schedule_pump(self) -> None:
         if not self._is_pump_scheduled:
@@ -164,7 +178,7 @@ class Engine:
         meter.units.observe(len(call.units))
         try:
             batch = [unit.work for unit in call.units]
-            succeeded = await self._execute(self._executors[call.operation], batch)
+            succeeded = await self._run_batch(self._execute_by_operation[call.operation], batch)
         finally:
             meter.in_flight -= 1
             meter.failures += not succeeded
@@ -173,8 +187,8 @@ class Engine:
                 self._relieved()
             self._pump()
 
-    async def _execute(
-        self, executor: Executor, batch: Sequence[Any], *, is_repeated: bool = False
+    async def _run_batch(
+        self, execute: Execute, batch: Sequence[Any], *, is_repeated: bool = False
     ) -> bool:
         """Run the batch to its end; tell whether the first attempt succeeded."""
         deadline = self._loop.time() + self._patience_s
@@ -182,7 +196,7 @@ class Engine:
         succeeded = True
         while True:
             try:
-                await executor.execute(batch, is_repeated=is_repeated)
+                await execute(batch, is_repeated=is_repeated)
             except (NotExecuted, OutcomeUnknown) as error:
                 is_repeated = is_repeated or isinstance(error, OutcomeUnknown)
                 if self._loop.time() + pause_s > deadline:
@@ -197,7 +211,7 @@ class Engine:
             except Exception as error:  # noqa: BLE001 -- any failure is some unit's; halving finds whose
                 # Our own errors mean that nothing was done; a bug may come after the commit.
                 is_repeated = is_repeated or not isinstance(error, SkepError)
-                await self._isolate(executor, batch, error, is_repeated=is_repeated)
+                await self._isolate(execute, batch, error, is_repeated=is_repeated)
                 return False
             else:
                 return succeeded
@@ -206,7 +220,7 @@ class Engine:
                 return False
 
     async def _isolate(
-        self, executor: Executor, batch: Sequence[Any], error: Exception, *, is_repeated: bool
+        self, execute: Execute, batch: Sequence[Any], error: Exception, *, is_repeated: bool
     ) -> None:
         """Fail the only work left, or run each half on its own."""
         batch = [work for work in batch if not work.is_settled]
@@ -214,8 +228,8 @@ class Engine:
             batch = batch[0].split() or batch
         if len(batch) > 1:
             middle = len(batch) // 2
-            await self._execute(executor, batch[:middle], is_repeated=is_repeated)
-            await self._execute(executor, batch[middle:], is_repeated=is_repeated)
+            await self._run_batch(execute, batch[:middle], is_repeated=is_repeated)
+            await self._run_batch(execute, batch[middle:], is_repeated=is_repeated)
             return
         if not isinstance(error, SkepError) or isinstance(error, Defect):
             _log.error("a defect failed a call", exc_info=error)
@@ -223,9 +237,10 @@ class Engine:
 
 
 def _fail(batch: Sequence[Any], error: SkepError) -> None:
-    if isinstance(error, Unavailable):
+    is_away = isinstance(error, Unavailable)
+    if is_away:
         _log.warning("gave up %d units of a call: %s", len(batch), error)
-    for work in batch:
-        if not work.is_settled:
-            is_expected = isinstance(error, Unavailable)
-            work.fail(Unavailable() if is_expected else error)
+    for work in (work for work in batch if not work.is_settled):
+        # An answer that fails must not keep the others from theirs.
+        if failure := error_of(partial(work.fail, Unavailable() if is_away else error)):
+            _log.error("a unit could not be answered: %s", failure)

@@ -4,9 +4,10 @@ This is the pure half of the engine. It owns what waits and decides what leaves;
 never reads a clock and never sees a connection. The driver tells it what happened, always with
 the current time, and carries out what `take_ready` returns.
 
-A *unit* is what one request brings for one partition: the items of one push for one partition, one
-poll of one consumer group, one batch of acknowledgments. A *partition* is what must stay in order.
-A *call* is one procedure execution that carries many units.
+A *unit* is work for one partition: the items of the pushes that joined for it, one poll of one
+consumer group, one batch of acknowledgments. A *partition* is here whatever must stay in order: one
+of a queue, or for polls a consumer group. A *call* is one procedure execution that carries many
+units.
 
 Promises the broker builds on:
 
@@ -199,23 +200,6 @@ class _Backlog:
     Partitions that wait and are free stand in `_ready`, in the order they became so.
     """
 
-    __slots__ = (
-        "_arrivals",
-        "_gather_until",
-        "_gather_weight",
-        "_in_flight",
-        "_limiter",
-        "_operation",
-        "_partitions",
-        "_policy",
-        "_ready",
-        "own_max",
-        "ready_weight",
-        "total_max",
-        "weight",
-        "weight_max",
-    )
-
     def __init__(
         self, operation: str, policy: BatchPolicy, limiter: ConcurrencyLimiter, capacity: int
     ) -> None:
@@ -382,38 +366,47 @@ class FusionCore:
         """What waits and flies, as a share of the capacity."""
         return self._weight / self._weight_capacity
 
-    def offer(
-        self, operation: str, partition: Hashable | None, weight: int, work: C, now: float
-    ) -> WorkUnit[C]:
-        """Let a unit wait for a call.
+    def admit(self, operation: str, weight: int) -> None:
+        """Check that there is room for units of so much weight together.
 
         Raises:
             Overloaded: What waits and flies would pass the operation's ceiling, or its own units
-                their share. A unit heavier than that is let in when there is nothing else, or it
+                their share. What is heavier than that is let in when there is nothing else, or it
                 could never be.
         """
-        assert weight > 0, "a unit without weight would escape every bound"
         backlog = self._backlogs[operation]
-        weight_after = self._weight + weight
-        if (weight_after > backlog.total_max and self._weight) or (
+        if (self._weight + weight > backlog.total_max and self._weight) or (
             backlog.weight + weight > backlog.own_max and backlog.weight
         ):
             raise Overloaded
-        self._weight = weight_after
-        return backlog.add(partition, weight, work, now)
 
-    def enlarge(self, unit: WorkUnit[Any], weight: int) -> bool:
-        """Add weight to a unit that waits; False if it left with a call or would fill one.
+    def offer(
+        self,
+        operation: str,
+        partition: Hashable | None,
+        weight: int,
+        work: C,
+        now: float,
+        *,
+        is_admitted: bool = False,
+    ) -> WorkUnit[C]:
+        """Let a unit wait for a call; one that is not admitted yet only if there is room.
 
         Raises:
-            Overloaded: What waits and flies would pass a bound, as in `offer`.
+            Overloaded: See `admit`.
         """
+        assert weight > 0, "a unit without weight would escape every bound"
+        if not is_admitted:
+            self.admit(operation, weight)
+        self._weight += weight
+        return self._backlogs[operation].add(partition, weight, work, now)
+
+    def enlarge(self, unit: WorkUnit[Any], weight: int) -> bool:
+        """Add weight, admitted before, to a unit that waits; False if it left or would be full."""
         partition = unit.waiting_in
         if partition is None:
             return False
         backlog = partition.backlog
-        if self._weight + weight > backlog.total_max or backlog.weight + weight > backlog.own_max:
-            raise Overloaded
         if unit.weight + weight > backlog.weight_max:
             return False
         # Done here and not in the backlog: a wide push does it for every message.

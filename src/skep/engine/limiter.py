@@ -5,10 +5,14 @@ back as fast as they ever do, and lowers it when they begin to queue inside the 
 pure: they learn the time from their caller, and change only inside `record`.
 """
 
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 _PROBES: Final = 3
 """Calls that must have been alone before a floor counts as measured: one may be unlucky."""
+
+_QUEUE_LOW: Final = 2.0
+_QUEUE_HIGH: Final = 4.0
 
 
 class ConcurrencyLimiter(Protocol):
@@ -22,14 +26,9 @@ class ConcurrencyLimiter(Protocol):
     def record(
         self, rtt_s: float, in_flight: int, now: float, succeeded: bool, *, weight: int = 1
     ) -> None:
-        """Learn from a call that came back.
+        """Learn from a call that came back `now`, of the `in_flight` ones of its operation.
 
-        Args:
-            rtt_s: How long it took.
-            in_flight: Calls of the operation in flight until now, this one included.
-            now: When it came back.
-            succeeded: Whether the database did what the call asked at the first try.
-            weight: How much it carried.
+        It `succeeded` if the database did what it asked at the first try.
         """
         ...
 
@@ -57,8 +56,8 @@ class VegasLimiter:
     The idea is that of TCP Vegas. A call's floor is the least it takes when nothing is in its
     way, and up to `spread` times that is chance; of what it took, `1 - spread * floor / rtt` is
     the part spent queueing. The average part times the calls in flight is how many of them queue
-    at any moment. Below `queue_low` the database has room and the limit grows by one, if calls
-    have been using all of it; above `queue_high` it shrinks by one; once per interval, which
+    at any moment. Below `_QUEUE_LOW` the database has room and the limit grows by one, if calls
+    have been using all of it; above `_QUEUE_HIGH` it shrinks by one; once per interval, which
     lasts `interval_s` and long enough to see what the limit did. The cap is a ceiling and not an
     operating point: past the knee, more calls in flight only make each of them slower, while the
     same units in fewer calls cost the database less.
@@ -83,15 +82,11 @@ class VegasLimiter:
         cap: int,
         *,
         start: int = 2,
-        queue_low: float = 2.0,
-        queue_high: float = 4.0,
         spread: float = 1.5,
         interval_s: float = 0.1,
         floor_s: float = 10.0,
     ) -> None:
         self._cap: Final = _at_least_one(cap)
-        self._queue_low: Final = queue_low
-        self._queue_high: Final = queue_high
         self._spread: Final = spread
         self._interval_s: Final = interval_s
         self._interval = _Interval(began_at=0.0)
@@ -135,41 +130,39 @@ class VegasLimiter:
 
     def _adjust(self, interval: "_Interval") -> None:
         queued = interval.queued_calls
-        if queued is None or queued > self._queue_high:
+        if queued is None or queued > _QUEUE_HIGH:
             self._limit = max(self._limit - 1, 1)
-        elif queued < self._queue_low and interval.in_flight_max >= self._limit:
+        elif queued < _QUEUE_LOW and interval.in_flight_max >= self._limit:
             self._limit = min(self._limit + 1, self._cap)
 
 
+@dataclass(slots=True, eq=False)
 class _Interval:
     """What came back since the last adjustment."""
 
-    __slots__ = ("_began_at", "_calls", "_queued_parts", "_successes", "in_flight_max")
-
-    def __init__(self, began_at: float) -> None:
-        self._began_at = began_at
-        self._calls = 0
-        self._successes = 0
-        self._queued_parts = 0.0
-        self.in_flight_max = 0
+    began_at: float
+    calls: int = 0
+    successes: int = 0
+    queued_parts: float = 0.0
+    in_flight_max: int = 0
 
     def add(self, queued_part: float | None, in_flight: int) -> None:
         """Count a call; the part is None if it failed."""
-        self._calls += 1
+        self.calls += 1
         self.in_flight_max = max(self.in_flight_max, in_flight)
         if queued_part is not None:
-            self._successes += 1
-            self._queued_parts += queued_part
+            self.successes += 1
+            self.queued_parts += queued_part
 
     def is_over(self, now: float, *, lasting_s: float, calls_min: int) -> bool:
-        return self._calls >= calls_min and now - self._began_at >= lasting_s
+        return self.calls >= calls_min and now - self.began_at >= lasting_s
 
     @property
     def queued_calls(self) -> float | None:
         """How many calls queued at a time, on average; None if none succeeded."""
-        if not self._successes:
+        if not self.successes:
             return None
-        return self.in_flight_max * self._queued_parts / self._successes
+        return self.in_flight_max * self.queued_parts / self.successes
 
 
 class RttFloors:

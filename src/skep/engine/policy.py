@@ -12,6 +12,12 @@ UNITS_PER_CALL_MAX: Final = 1_024
 so this bounds how long a single call can keep the event loop busy."""
 
 
+_BOUNDS: Final = (
+    "preferred_weight", "weight_max", "concurrency_max", "calls_per_partition",
+    "partitions_per_call", "units_max",
+)  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchPolicy:
     """When a call of an operation leaves, and what it may carry.
@@ -53,23 +59,10 @@ class BatchPolicy:
     """Units one call may carry, however light."""
 
     def __post_init__(self) -> None:
-        """Refuse numbers with which nothing would ever leave.
-
-        Raises:
-            ValueError: A bound is below one, the hold is negative, or a share no share.
-        """
-        bounds = {
-            "preferred_weight": self.preferred_weight,
-            "weight_max": self.weight_max,
-            "concurrency_max": self.concurrency_max,
-            "calls_per_partition": self.calls_per_partition,
-            "partitions_per_call": 1
-            if self.partitions_per_call is None
-            else self.partitions_per_call,
-            "units_max": self.units_max,
-        }
-        for name, bound in bounds.items():
-            if bound < 1:
+        """Refuse numbers with which nothing would ever leave."""
+        for name in _BOUNDS:
+            bound: int | None = getattr(self, name)
+            if bound is not None and bound < 1:
                 raise ValueError(f"{name} must be at least 1, not {bound}")
         if not self.hold_s_max >= 0:
             raise ValueError(f"hold_s_max must not be negative, not {self.hold_s_max}")

@@ -4,8 +4,9 @@
     start     `JobClient`, `Start`, `Dedup`, `Chain`, `Ref`
     run       `Worker`, `WorkerApp`, `Schedule`, `OtelTracing` (needs `skep[otel]`)
 
-The names here are the API; docs/reference/jobs.md states the promises. The rules themselves are the
-SQL functions `job_*` and `chain_*`.
+The names here are the API; docs/reference/jobs.md states the promises. The rules are the SQL
+functions `job_*` and `chain_*`, but for one: whether a failed attempt is retried is decided in
+`worker.retry`.
 """
 
 from typing import TYPE_CHECKING, Any

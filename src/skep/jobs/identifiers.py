@@ -12,8 +12,6 @@ from typing import Final
 from uuid import UUID
 
 _COUNTER_BITS: Final = 74
-_HEADROOM: Final = 1 << (_COUNTER_BITS - 1)
-"""A new millisecond begins in the lower half of its numbers: there is room to count on."""
 _STEP: Final = 1 << 32
 
 
@@ -23,32 +21,25 @@ class TimeOrderedIds:
     def __init__(self, clock_ns: Callable[[], int] = time_ns) -> None:
         self._clock_ns: Final = clock_ns
         self._lock: Final = threading.Lock()
-        self._millisecond = 0
-        self._count = 0
+        self._last = 0
+        """The millisecond, and behind it the counter, which carries into it."""
 
     def next(self) -> UUID:
         """Return a new id."""
         with self._lock:
-            now = self._clock_ns() // 1_000_000
-            if now > self._millisecond:
-                self._millisecond = now
-                self._count = secrets.randbits(_COUNTER_BITS) % _HEADROOM
-            else:
-                self._count += 1 + secrets.randbelow(_STEP)
-                if self._count >> _COUNTER_BITS:
-                    self._millisecond += 1
-                    self._count = secrets.randbits(_COUNTER_BITS) % _HEADROOM
-            return _spell(self._millisecond, self._count)
+            # A new millisecond begins in the lower half of its numbers: there is room to count on.
+            now = self._clock_ns() // 1_000_000 << _COUNTER_BITS
+            fresh = now | secrets.randbits(_COUNTER_BITS - 1)
+            is_later = now >> _COUNTER_BITS > self._last >> _COUNTER_BITS
+            self._last = fresh if is_later else self._last + 1 + secrets.randbelow(_STEP)
+            return _spell(self._last)
 
 
-def _spell(millisecond: int, count: int) -> UUID:
+def _spell(number: int) -> UUID:
+    millisecond, count = number >> _COUNTER_BITS, number & ((1 << _COUNTER_BITS) - 1)
     high, low = count >> 62, count & ((1 << 62) - 1)
     return UUID(int=millisecond << 80 | 7 << 76 | high << 64 | 0b10 << 62 | low)
 
 
-_ids = TimeOrderedIds()
-
-
-def new_id() -> UUID:
-    """Return an id that no chain or job has."""
-    return _ids.next()
+new_id: Final = TimeOrderedIds().next
+"""Returns an id that no chain or job has."""

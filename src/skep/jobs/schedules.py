@@ -6,9 +6,14 @@ once, in the transaction that starts the tick's chain.
 
 When ticks were missed because nothing ran: `skip` lets them pass, `once` starts one chain for all
 of them, `all` starts one for each. A tick that is at most a minute late was not missed.
+
+An application declares its schedules, all of them whenever a worker of it starts: what it declares
+no more ends. An operator pauses a schedule, and no declaration resumes it.
 """
 
-from dataclasses import dataclass
+import logging
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Generic, Literal, TypeVar
 from uuid import UUID
@@ -18,16 +23,22 @@ import msgspec
 from cronsim import CronSim, CronSimError
 
 from skep.db.access.slots import Caller
+from skep.jobs.client.inspection import members_of
 from skep.jobs.declare.declaration import Job
+from skep.jobs.errors import ScheduleNotFound
 from skep.jobs.identifiers import new_id
 from skep.model.errors import BadRequest
+
+_log = logging.getLogger(__name__)
 
 Missed = Literal["skip", "once", "all"]
 I = TypeVar("I")  # noqa: E741 -- input, as in Job[I, O]
 
-PUT_CALL: Final = "select skep.job_schedule_put($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
+PUT_CALL: Final = "select skep.job_schedule_put($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
 LIST_CALL: Final = "select * from skep.job_schedule_list($1, $2, $3, $4)"
 TICK_CALL: Final = "select skep.job_schedule_tick($1, $2, $3, $4)"
+PAUSE_CALL: Final = "select skep.job_schedule_pause($1, $2, $3)"
+RETIRE_CALL: Final = "select skep.job_schedule_retire($1, $2)"
 DELETE_CALL: Final = "select skep.job_schedule_delete($1)"
 NOW_CALL: Final = "select skep.now()"
 
@@ -37,10 +48,11 @@ TICKS_MAX: Final = 100
 DUE_MAX: Final = 100
 
 
+@dataclass(slots=True, eq=False)
 class Schedule(Generic[I]):
     """A job that is started by the clock.
 
-    Args:
+    Attributes:
         name: unique; putting a schedule of the same name changes it.
         job: what to start.
         value: its input.
@@ -50,25 +62,20 @@ class Schedule(Generic[I]):
         is_enabled: whether it runs.
     """
 
-    def __init__(
-        self,
-        name: str,
-        job: Job[I, Any],
-        value: I,
-        *,
-        cron: str,
-        timezone: str = "UTC",
-        missed: Missed = "once",
-        is_enabled: bool = True,
-    ) -> None:
-        self.name: Final = name
-        self.job: Final = job
-        self.input: Final = job.encode_input(value)
-        self.cron: Final = cron
-        self.timezone: Final = timezone
-        self.missed: Final[Missed] = missed
-        self.is_enabled: Final = is_enabled
-        next_tick(cron, timezone, datetime(2000, 1, 1, tzinfo=UTC))
+    name: str
+    job: Job[I, Any]
+    value: I
+    _: KW_ONLY
+    cron: str
+    timezone: str = "UTC"
+    missed: Missed = "once"
+    is_enabled: bool = True
+    input: str = field(init=False)
+    """The value as JSON."""
+
+    def __post_init__(self) -> None:
+        self.input = self.job.input.encode(self.value)
+        next_tick(self.cron, self.timezone, datetime(2000, 1, 1, tzinfo=UTC))
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +124,11 @@ def plan(
 
 
 class ScheduleRow(msgspec.Struct, frozen=True, rename="camel"):
-    """A schedule as it is stored; `now` is when it was read, by the database's clock."""
+    """A schedule as it is stored; `now` is when it was read, by the database's clock.
+
+    `is_enabled`: it runs. Otherwise it is declared so, an operator paused it (`is_paused`), or its
+    `owner` declares it no more (`removed_at`). Without an owner it was put by hand.
+    """
 
     name: str
     type: str
@@ -131,19 +142,49 @@ class ScheduleRow(msgspec.Struct, frozen=True, rename="camel"):
     next_at: datetime
     last_at: datetime | None
     last_chain_id: UUID | None
+    is_paused: bool
+    owner: str | None
+    removed_at: datetime | None
     now: datetime
 
 
+@dataclass(frozen=True, slots=True)
 class Scheduler:
     """Keeps schedules and runs those that are due."""
 
-    def __init__(self, caller: Caller) -> None:
-        self._caller: Final = caller
+    caller: Caller
+
+    async def declare(self, owner: str, schedules: Sequence[Schedule[Any]]) -> None:
+        """Put the schedules of an application, and end those that it does not declare any more."""
+        for schedule in schedules:
+            await self._put(schedule, owner)
+        names = [schedule.name for schedule in schedules]
+        for (name,) in await self.caller.call(RETIRE_CALL, owner, names):
+            _log.info("Ended schedule %s: %s no longer declares it", name, owner)
 
     async def put(self, schedule: Schedule[Any]) -> None:
-        """Make or change a schedule. With unchanged times it keeps its place."""
-        ((now,),) = await self._caller.call(NOW_CALL)
-        await self._caller.call(
+        """Make or change a schedule by hand. With unchanged times it keeps its place.
+
+        One that is not enabled is paused.
+        """
+        await self._put(schedule, None)
+
+    async def pause(self, name: str) -> None:
+        """Stop a schedule until it is resumed; ScheduleNotFound if there is none."""
+        await self._set_paused(name, is_paused=True)
+
+    async def resume(self, name: str) -> None:
+        """Let a paused schedule go on with its next tick; ScheduleNotFound if there is none."""
+        await self._set_paused(name, is_paused=False)
+
+    async def _set_paused(self, name: str, *, is_paused: bool) -> None:
+        row = await self.find(name)
+        next_at = next_tick(row.cron, row.timezone, row.now)
+        await self.caller.call(PAUSE_CALL, name, is_paused, next_at)
+
+    async def _put(self, schedule: Schedule[Any], owner: str | None) -> None:
+        ((now,),) = await self.caller.call(NOW_CALL)
+        await self.caller.call(
             PUT_CALL,
             schedule.name,
             schedule.job.name,
@@ -155,17 +196,19 @@ class Scheduler:
             schedule.job.retry.max_attempts,
             schedule.is_enabled,
             next_tick(schedule.cron, schedule.timezone, now),
+            owner,
         )
 
     async def delete(self, name: str) -> bool:
         """Forget a schedule; return whether there was one."""
-        ((is_deleted,),) = await self._caller.call(DELETE_CALL, name)
+        ((is_deleted,),) = await self.caller.call(DELETE_CALL, name)
         return bool(is_deleted)
 
-    async def find(self, name: str) -> ScheduleRow | None:
-        """Return a schedule, None if there is none of that name."""
-        rows = await self._read(is_due=False, name=name, limit=1)
-        return rows[0] if rows else None
+    async def find(self, name: str) -> ScheduleRow:
+        """Return a schedule; ScheduleNotFound if there is none."""
+        for row in await self._read(is_due=False, name=name, limit=1):
+            return row
+        raise ScheduleNotFound(f"there is no schedule {name!r}")
 
     async def page(self, *, after: str | None = None, limit: int = 100) -> list[ScheduleRow]:
         """Return schedules in the order of their names."""
@@ -185,7 +228,7 @@ class Scheduler:
             for tick in ticks:
                 chain_id = new_id() if tick.is_run else None
                 arguments = (row.name, tick.at, tick.next_at, chain_id)
-                ((is_ours,),) = await self._caller.call(TICK_CALL, *arguments)
+                ((is_ours,),) = await self.caller.call(TICK_CALL, *arguments)
                 if not is_ours:
                     break
                 if chain_id is not None:
@@ -195,11 +238,5 @@ class Scheduler:
     async def _read(
         self, *, is_due: bool, name: str | None = None, after: str | None = None, limit: int
     ) -> list[ScheduleRow]:
-        rows = await self._caller.call(LIST_CALL, is_due, name, after, limit)
-        return [_schedule(row) for row in rows]
-
-
-def _schedule(row: Any) -> ScheduleRow:
-    members: dict[str, Any] = dict(row)
-    members["input"] = msgspec.Raw(row["input"].encode())
-    return ScheduleRow(**members)
+        rows = await self.caller.call(LIST_CALL, is_due, name, after, limit)
+        return [ScheduleRow(**members_of(row)) for row in rows]

@@ -111,9 +111,7 @@ class Announcements:
 
     async def _call(self, payloads: list[tuple[Channel, str]]) -> None:
         try:
-            await self._caller.call(
-                NOTIFY_CALL, [each[0] for each in payloads], [each[1] for each in payloads]
-            )
+            await self._caller.call(NOTIFY_CALL, *map(list, zip(*payloads, strict=True)))
         except SkepError as error:
             _log.debug("could not send signals, waiters will find out by polling: %s", error)
 

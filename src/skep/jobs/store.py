@@ -28,23 +28,23 @@ TABLES: Final = (
 """The tables of jobs in which rows come and go."""
 
 START_CALL: Final = (
-    "select item, chain_id, outcome from skep.chain_start($1::uuid[], $2::text[], $3::text[],"
+    "select chain_id, outcome from skep.chain_start($1::uuid[], $2::text[], $3::text[],"
     " $4::smallint[], $5::timestamptz[], $6::double precision[], $7::integer[], $8::text[],"
     " $9::double precision[], $10::uuid[], $11::text[], $12::text[], $13::boolean[],"
-    " $14::double precision[], $15::uuid[], $16::integer[], $17::uuid[], $18::boolean[],"
+    " $14::double precision[], $15::uuid[], $16::integer[], $17::uuid[], $18::text[],"
     " $19::boolean)"
 )
 SETTLE_CALL: Final = (
-    "select item, outcome, closed, woken from skep.job_settle($1::uuid, $2::uuid[], $3::integer[],"
+    "select outcome, closed, woken from skep.job_settle($1::uuid, $2::uuid[], $3::integer[],"
     " $4::text[], $5::text[], $6::text[], $7::double precision[], $8::timestamptz[], $9::uuid[],"
     " $10::text[], $11::text[], $12::smallint[], $13::integer[], $14::text[], $15::text[],"
-    " $16::integer[], $17::uuid[], $18::boolean[], $19::boolean)"
+    " $16::integer[], $17::uuid[], $18::text[], $19::boolean)"
 )
 COMPLETE_CALL: Final = "select outcome, closed, woken from skep.job_complete($1, $2, $3, $4, $5)"
 CLAIM_CALL: Final = (
     "select job_id, chain_id, type_id, position, attempt, failures, max_attempts, input, trace,"
     " chain_trace, due_at, deadline_at, blockers, skep.now() as claimed_at"
-    " from skep.job_claim($1, $2, $3)"
+    " from skep.job_claim($1, $2, $3, $4, $5)"
 )
 DISOWN_CALL: Final = "select type from skep.job_disown($1, $2, $3)"
 ENSURE_TYPES_CALL: Final = "select name, id from skep.job_type_ensure($1)"
@@ -52,8 +52,10 @@ LIMIT_TYPES_CALL: Final = "select skep.job_type_limit($1, $2, $3, $4, $5)"
 ENROLL_CALL: Final = "select skep.job_worker_enroll($1, $2, $3)"
 LEAVE_CALL: Final = "select skep.job_worker_leave($1)"
 RENEW_CALL: Final = "select job_id, reason from skep.job_renew($1, $2, $3, $4)"
-REAP_CALL: Final = "select job_id, type, worker_id, is_failed, has_more from skep.job_reap($1)"
-EXPIRE_CALL: Final = "select chain_id, job_id from skep.chain_expire($1)"
+REAP_CALL: Final = (
+    "select job_id, chain_id, type, attempt, worker_id, is_failed, has_more from skep.job_reap($1)"
+)
+EXPIRE_CALL: Final = "select chain_id, type, is_late, job_id from skep.chain_expire($1)"
 HOLD_CALL: Final = (
     "select state, type, job_id, attempt, job_type, input, is_running"
     " from skep.chain_hold($1::uuid)"
@@ -70,13 +72,13 @@ DELETE_CALL: Final = (
 PRUNE_CALL: Final = "select deleted, seen_at, seen_id from skep.chain_prune($1, $2, $3, $4, $5)"
 TRIGGER_CALL: Final = "select job_id, outcome, type from skep.job_trigger($1::uuid[])"
 CHAINS_CALL: Final = "select * from skep.chain_list($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
-JOBS_CALL: Final = "select * from skep.job_list($1, $2, $3, $4, $5, $6, $7, $8)"
+JOBS_CALL: Final = "select * from skep.job_list($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
 FIND_CHAINS_CALL: Final = "select * from skep.chain_find($1, $2, $3, $4, $5, $6, $7, $8, $9)"
-FIND_JOBS_CALL: Final = "select * from skep.job_find($1, $2, $3, $4, $5, $6, $7)"
+FIND_JOBS_CALL: Final = "select * from skep.job_find($1, $2, $3, $4, $5, $6, $7, $8, $9)"
 CHAIN_MATCHES_CALL: Final = (
     "select count(*) from skep.chain_find($1, $2, $3, $4, $5, $6, $7, null, $8)"
 )
-JOB_MATCHES_CALL: Final = "select count(*) from skep.job_find($1, $2, $3, $4, $5, null, $6)"
+JOB_MATCHES_CALL: Final = "select count(*) from skep.job_find($1, $2, $3, $4, $5, $6, $7, null, $8)"
 # Without waiting for chains that another transaction holds: the answer leaves them out.
 CANCEL_FREE_CALL: Final = (
     "select chain_id, outcome, job_id from skep.chain_cancel(skep.chain_lock($1, false), $2, $3)"
@@ -84,8 +86,8 @@ CANCEL_FREE_CALL: Final = (
 RETRY_FREE_CALL: Final = (
     "select chain_id, outcome, type from skep.chain_retry(skep.chain_lock($1, false))"
 )
-DISCARD_CALL: Final = "select chain_id, outcome from skep.chain_discard($1, $2)"
-HASTEN_CALL: Final = "select job_id, type from skep.job_hasten($1)"
+DISCARD_CALL: Final = "select chain_id, outcome, null::uuid from skep.chain_discard($1, $2)"
+HASTEN_CALL: Final = "select job_id, 'triggered', type from skep.job_hasten($1)"
 ATTEMPTS_CALL: Final = "select * from skep.job_attempts($1, $2, $3)"
 REPORT_CALL: Final = "select skep.job_report($1, $2, $3, $4, $5)"
 PAUSE_CALL: Final = "select skep.job_type_pause($1, $2)"
@@ -110,6 +112,11 @@ class Started:
 
     chain_id: UUID
     outcome: Literal["started", "duplicate", "exists", "missing_blocker"]
+
+    @property
+    def is_duplicate(self) -> bool:
+        """Whether it was there already: its key is held."""
+        return self.outcome == "duplicate"
 
 
 def start_arguments(
@@ -140,22 +147,18 @@ def start_arguments(
 
 
 def started(rows: Iterable[Any]) -> list[Started]:
-    """Read the rows of START_CALL."""
-    return [Started(chain_id, outcome) for _, chain_id, outcome in rows]
+    """Read the rows of START_CALL, in the order of the starts."""
+    return [Started(*row) for row in rows]
 
 
-def _edges(steps: Sequence[Step | None]) -> tuple[list[int], list[UUID], list[bool]]:
+def _edges(steps: Sequence[Step | None]) -> list[list[Any]]:
     edges = [
-        (item, ref.id, step.is_fatal)
+        (item, ref.id, step.on_blocker_failure)
         for item, step in enumerate(steps, start=1)
         if step is not None
         for ref in step.blockers
     ]
-    return (
-        [item for item, _, _ in edges],
-        [blocker for _, blocker, _ in edges],
-        [is_fatal for _, _, is_fatal in edges],
-    )
+    return [list(column) for column in zip(*edges, strict=True)] or [[], [], []]
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,23 +186,16 @@ class Claimed:
         return self.job_id, self.attempt
 
 
-@dataclass(frozen=True, slots=True)
-class Claims:
-    """The answer to a claim."""
+def claims(rows: Sequence[Any]) -> tuple[list[Claimed], float | None]:
+    """Read the rows of CLAIM_CALL: jobs, and in how many seconds the next is ready, if one is.
 
-    jobs: list[Claimed]
-    next_claim_s: float | None
-    """In how many seconds a job will be ready; None if none is scheduled."""
-
-
-def claims(rows: Sequence[Any]) -> Claims:
-    """Read the rows of CLAIM_CALL; the last may be about the next job that will be ready."""
+    The last row may be about that one, and has no job.
+    """
     jobs = [Claimed(*row) for row in rows if row["job_id"] is not None]
-    next_claim_s = None
     if rows and rows[-1]["job_id"] is None and rows[-1]["due_at"] is not None:
         wait = rows[-1]["due_at"] - rows[-1]["claimed_at"]
-        next_claim_s = max(wait.total_seconds(), 0.0)
-    return Claims(jobs, next_claim_s)
+        return jobs, max(wait.total_seconds(), 0.0)
+    return jobs, None
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,5 +250,5 @@ def settle_arguments(
 
 
 def settled(rows: Iterable[Any]) -> list[Settled]:
-    """Read the rows of SETTLE_CALL."""
-    return [Settled(outcome, closed, woken) for _, outcome, closed, woken in rows]
+    """Read the rows of SETTLE_CALL and COMPLETE_CALL, in the order of the settlements."""
+    return [Settled(*row) for row in rows]

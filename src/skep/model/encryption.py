@@ -20,7 +20,7 @@ import os
 from binascii import Error as NotBase64
 from binascii import a2b_base64, b2a_base64
 from collections.abc import Callable, Sequence
-from typing import ClassVar, Final, NamedTuple, TypeAlias
+from typing import ClassVar, Final, TypeAlias
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -51,14 +51,6 @@ class CannotDecrypt(Refused):
     code: ClassVar[str] = "cannot_decrypt"
 
 
-class SealedPayload(NamedTuple):
-    """A payload that cannot be read without the key."""
-
-    key_id: str
-    data_json: bytes
-    """A JSON string: base64 of nonce, ciphertext and tag."""
-
-
 class KeyRing:
     """The keys of this instance: the first encrypts, all decrypt."""
 
@@ -77,44 +69,28 @@ class KeyRing:
         """Whether there is a key."""
         return self._current_id is not None
 
-    def seal(self, payload: bytes) -> SealedPayload:
-        """Encrypt a payload.
-
-        Raises:
-            NoEncryptionKey: There is no key.
-        """
+    def seal_envelope(self, envelope: bytes) -> bytes:
+        """Return an envelope with its payload sealed; one that is sealed stays as it is."""
+        if envelope.startswith(_MARK):
+            return envelope
         key_id = self._current_id
         if key_id is None:
             raise NoEncryptionKey
+        head, payload = cut_envelope(envelope)
         nonce = os.urandom(NONCE_BYTES)
         sealed = self._cipher_by_id[key_id].encrypt(nonce, payload, _associated(key_id))
-        return SealedPayload(key_id, b'"%b"' % b2a_base64(nonce + sealed, newline=False))
-
-    def seal_envelope(self, envelope: bytes) -> bytes:
-        """Return an envelope with its payload sealed; one that is sealed stays as it is.
-
-        Raises:
-            NoEncryptionKey: There is no key.
-        """
-        if envelope.startswith(_MARK):
-            return envelope
-        head, payload = cut_envelope(envelope)
-        sealed = self.seal(payload)
-        return b'%b%b",%b%b%b}' % (
+        return b'%b%b",%b%b"%b"}' % (
             _MARK,
-            sealed.key_id.encode(),
+            key_id.encode(),
             head[1:],
             DATA_MARK,
-            sealed.data_json,
+            b2a_base64(nonce + sealed, newline=False),
         )
 
     def open_envelope(self, envelope: bytes) -> bytes:
         """Return an envelope without its mark and with its payload as the producer sent it.
 
         An envelope that is not sealed is returned as it is.
-
-        Raises:
-            CannotDecrypt: The key is not on this ring, or the payload was altered.
         """
         if not envelope.startswith(_MARK):
             return envelope

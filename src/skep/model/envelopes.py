@@ -19,6 +19,7 @@ import msgspec
 
 from skep.model.errors import BadRequest, Defect
 from skep.model.limits import HEADERS_BYTES_MAX, HEADERS_MAX, TTL_SECONDS_MAX
+from skep.model.wire import LoosePushItem
 
 DATA_MARK: Final = b',"data":'
 """Where the head of an envelope ends and its payload begins."""
@@ -34,6 +35,12 @@ HEADER_SEPARATOR: Final = b", "
 Header: TypeAlias = str | int | float | bool | None
 
 _encode = msgspec.json.encode
+
+
+class LooseEnvelope(bytes):
+    """The envelope of an item that a strict queue refuses, until its rules were applied."""
+
+    item: LoosePushItem
 
 
 def build_envelope(
@@ -74,11 +81,7 @@ def build_envelope(
 
 
 def cut_envelope(envelope: bytes) -> tuple[bytes, bytes]:
-    """Return what stands before the payload, a JSON object once it is closed, and the payload.
-
-    Raises:
-        Defect: It is no envelope.
-    """
+    """Return what stands before the payload, a JSON object once it is closed, and the payload."""
     head, mark, rest = envelope.partition(DATA_MARK)
     if not mark:
         raise Defect("An envelope has no data.")
@@ -86,11 +89,7 @@ def cut_envelope(envelope: bytes) -> tuple[bytes, bytes]:
 
 
 def checked_trace_id(text: str | None) -> str | None:
-    """Return a trace id in its canonical spelling; an empty one is none.
-
-    Raises:
-        BadRequest: It is not a UUID.
-    """
+    """Return a trace id in its canonical spelling; an empty one is none."""
     if not text:
         return None
     try:
@@ -100,11 +99,7 @@ def checked_trace_id(text: str | None) -> str | None:
 
 
 def check_headers(headers: Mapping[str, Header] | None) -> Mapping[str, Header] | None:
-    """Return the headers of an item if there are not too many.
-
-    Raises:
-        BadRequest: There are.
-    """
+    """Return the headers of an item if there are not too many."""
     if not headers:
         return None
     if len(headers) > HEADERS_MAX:
@@ -115,11 +110,7 @@ def check_headers(headers: Mapping[str, Header] | None) -> Mapping[str, Header] 
 
 
 def end_of_life(ttl_seconds: float | None, birth: datetime) -> datetime | None:
-    """Return when a message expires that is to be delivered from `birth` on.
-
-    Raises:
-        BadRequest: The life is not a sensible one.
-    """
+    """Return when a message expires that is to be delivered from `birth` on."""
     if ttl_seconds is None:
         return None
     if not 0 < ttl_seconds <= TTL_SECONDS_MAX:

@@ -16,10 +16,11 @@
     └── Defect            a bug: a broken invariant; logged with its stack, answered 500
 
 A failed item is data (an outcome); a failed request is one of these. The docstring of a class is
-its default message, `code` is a stable slug, `retryable` says whether repeating the same request
-can help.
+its default message, `code` is a stable slug (the class's name in snake case, unless it is given),
+`retryable` says whether repeating the same request can help.
 """
 
+import re
 from typing import ClassVar
 
 
@@ -28,6 +29,10 @@ class SkepError(Exception):
 
     code: ClassVar[str] = "error"
     retryable: ClassVar[bool] = False
+
+    def __init_subclass__(cls) -> None:
+        if "code" not in vars(cls) and not cls.__name__.startswith("_"):
+            cls.code = re.sub(r"\B(?=[A-Z])", "_", cls.__name__).lower()
 
     def __init__(self, message: str | None = None) -> None:
         super().__init__(message or (type(self).__doc__ or "").strip().splitlines()[0])
@@ -98,9 +103,13 @@ class Overloaded(SkepError):
     code = "overloaded"
     retryable = True
 
-    def __init__(self, message: str | None = None, *, retry_after_s: int = 1) -> None:
+    def __init__(
+        self, message: str | None = None, *, retry_after_s: int = 1, queue_depth: int = 0
+    ) -> None:
         super().__init__(message)
         self.retry_after_s = retry_after_s
+        self.queue_depth = queue_depth
+        """How many requests, operations or messages wait where there is no room."""
 
 
 class QueueFull(Overloaded):
@@ -114,9 +123,12 @@ class PartitionDeferred(Overloaded):
 
     code = "partition_deferred"
 
-    def __init__(self, message: str | None = None, *, partition_id: int = 0) -> None:
+    def __init__(
+        self, message: str | None = None, *, partition_id: int = 0, operation_type: str = "push"
+    ) -> None:
         super().__init__(message)
         self.partition_id = partition_id
+        self.operation_type = operation_type
 
 
 class Congested(Overloaded):

@@ -84,11 +84,7 @@ def _spelled(name: str, sql: str) -> str:
 
 @lru_cache(64)
 def schema_named(name: str) -> Schema:
-    """Return the schema of that name.
-
-    Raises:
-        InvalidSchemaName: It would have to be quoted, or belongs to another application.
-    """
+    """Return the schema of that name."""
     if not _NAME.fullmatch(name) or name in _RESERVED:
         raise InvalidSchemaName(
             f"the schema must be a plain name of lower-case letters, digits and underscores, at "
@@ -102,11 +98,7 @@ def schema_named(name: str) -> Schema:
 
 
 def with_schema(url: str, name: str) -> str:
-    """Return the URL of the installation in that schema of a database.
-
-    Raises:
-        InvalidSchemaName: The name is none, or the URL names another one already.
-    """
+    """Return the URL of the installation in that schema of a database."""
     plain, said = split_schema(url)
     chosen = schema_named(name)
     if chosen.is_default or chosen == said:
@@ -117,11 +109,7 @@ def with_schema(url: str, name: str) -> str:
 
 
 def split_schema(url: str) -> tuple[str, Schema]:
-    """Return the URL that drivers know, and the schema that it named.
-
-    Raises:
-        InvalidSchemaName: The schema cannot be called that.
-    """
+    """Return the URL that drivers know, and the schema that it named."""
     address, _, query = url.partition("?")
     parts = query.split("&")
     names = [part.removeprefix(_PARAMETER) for part in parts if part.startswith(_PARAMETER)]

@@ -1,8 +1,8 @@
 """The application of every route that is not hot.
 
-`build_cold_app` wires Litestar: health, configure, the API document and further routes. All errors
-are answered as `{"error", "code"}` by the problems table. `skep.server.auth.guard` decides who may
-call a route.
+`build_cold_app` wires Litestar: health, the API document and further routes. All errors are
+answered as `{"error", "code"}` by the problems table. `skep.server.auth.guard` decides who may call
+a route.
 
 Litestar matches the raw path, so that a name may contain an encoded slash; path parameters are
 decoded after the match.
@@ -21,10 +21,8 @@ from skep.model.errors import Unavailable
 from skep.server.api_document.openapi import openapi_config
 from skep.server.auth.guard import Guard, admit_requests
 from skep.server.hot.exchange import HotRoutes, decode_segment
-from skep.server.problems import HEADER, Problem, problem, problem_of, request_id
-from skep.server.routes.queues.configure import Configure, configure_route
-from skep.server.routes.system.account import account_routes
-from skep.server.routes.system.health import Probe, health_routes
+from skep.server.problems import HEADER, Problem, problem, problem_of, request_id, split_headers
+from skep.server.routes.health import Probe, account_routes, health_routes
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +39,6 @@ def build_cold_app(
     routes: HotRoutes,
     *,
     probe: Probe,
-    configure: Configure,
     guard: Guard,
     body_bytes_max: int,
     version: str,
@@ -63,7 +60,6 @@ def build_cold_app(
         [
             *health_routes(probe),
             *account_routes(guard),
-            configure_route(configure),
             document_route,
             *further_routes,
         ],
@@ -125,7 +121,10 @@ def _answer_http_exception(
         text = f"no such route: {request.method} {request.url.path}"
         return _response(problem(status, "no_such_route", text))
     code = _CODE_BY_STATUS.get(status, "refused")
-    return _response(problem(status, code, _text_of(exception, request)), exception.headers)
+    headers = dict(exception.headers or {})
+    if "GET" in headers.get("allow", ""):
+        headers["allow"] += ", HEAD"  # see skep.server.edge.heads
+    return _response(problem(status, code, _text_of(exception, request)), headers)
 
 
 def _answer_exception(request: Request[Any, Any, Any], exception: Exception) -> Response[bytes]:
@@ -161,10 +160,10 @@ def _name_on_the_wire(parameter: str, request: Request[Any, Any, Any]) -> str:
 
 
 def _response(answer: Problem, further: dict[str, str] | None = None) -> Response[bytes]:
-    headers = dict(further or {})
-    for line in answer.headers.decode().splitlines():
-        name, _, value = line.partition(": ")
-        headers[name] = value
+    own = {name.decode(): value.decode() for name, value in split_headers(answer.headers)}
     return Response(
-        answer.body, status_code=answer.status, headers=headers, media_type="application/json"
+        answer.body,
+        status_code=answer.status,
+        headers={**(further or {}), **own},
+        media_type="application/json",
     )

@@ -1,7 +1,8 @@
 """How an error becomes an HTTP answer.
 
 The one table from Skep's errors to status codes. Every error body is `{"error": text, "code":
-slug}`: `error` is what Queen's clients raise, `code` is stable and meant for programs. Overload is
+slug}`: `error` is what Queen's clients raise, `code` is stable and meant for programs. That of an
+overload also has `queueDepth`. Overload is
 429 with Retry-After, or 503 (`Congested`) for older clients of Queen, which give up at a 429 (ADR
 0017); 503 also means that the database is unreachable.
 
@@ -29,6 +30,7 @@ from skep.model.errors import (
     Unauthenticated,
     Unavailable,
 )
+from skep.server.api_document.shapes import ErrorAnswer
 
 STATUS_BY_ERROR: Final[dict[type[BaseException], int]] = {
     BadRequest: 400,
@@ -58,14 +60,23 @@ class Problem(NamedTuple):
     headers: bytes = b""
 
 
-class _Body(msgspec.Struct):
-    error: str
-    code: str
+def split_headers(lines: bytes) -> list[tuple[bytes, bytes]]:
+    """Return raw header lines as pairs of name and value."""
+    pairs = (line.partition(b": ") for line in lines.splitlines())
+    return [(name, value) for name, _, value in pairs]
 
 
-def problem(status: int, code: str, text: str, *, headers: bytes = b"") -> Problem:
+def problem(
+    status: int,
+    code: str,
+    text: str,
+    *,
+    headers: bytes = b"",
+    queue_depth: int | msgspec.UnsetType = msgspec.UNSET,
+) -> Problem:
     """Make the response to an error without an exception, such as an unknown path."""
-    return Problem(status, msgspec.json.encode(_Body(error=text, code=code)), headers)
+    answer = ErrorAnswer(error=text, code=code, queue_depth=queue_depth)
+    return Problem(status, msgspec.json.encode(answer), headers)
 
 
 def problem_of(error: BaseException) -> Problem:
@@ -73,7 +84,9 @@ def problem_of(error: BaseException) -> Problem:
     for cls in type(error).__mro__:
         status = STATUS_BY_ERROR.get(cls)
         if status is not None and isinstance(error, SkepError):
-            return problem(status, error.code, error.message, headers=_headers_of(error))
+            depth = error.queue_depth if isinstance(error, Overloaded) else msgspec.UNSET
+            headers = _headers_of(error)
+            return problem(status, error.code, error.message, headers=headers, queue_depth=depth)
     return problem(500, "defect", "Internal error; the server's log has the details.")
 
 

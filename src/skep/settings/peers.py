@@ -18,11 +18,7 @@ class PeerAddresses:
 
 
 def peer_addresses(settings: Settings) -> PeerAddresses:
-    """Parse the addresses of the other instances.
-
-    Raises:
-        InvalidSettings: One of them is neither `host:port` nor a URL.
-    """
+    """Parse the addresses of the other instances."""
     words = [word.strip() for word in (settings.peers or "").split(",")]
     words = list(dict.fromkeys(word for word in words if word))
     urls = [word for word in words if "://" in word and not word.startswith("udp://")]

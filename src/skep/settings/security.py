@@ -18,6 +18,7 @@ _PUBLISHED_SECRETS: Final = ("change-me-in-production", "your-secret")
 """Prefixes of example secrets that are published in guides."""
 
 _ORIGIN: Final = re.compile(r"https?://[^/\s,*]+")
+_HOST_PATTERN: Final = re.compile(r"[^/\s,:]+")
 
 
 def listed(text: str | None) -> tuple[str, ...]:
@@ -26,11 +27,7 @@ def listed(text: str | None) -> tuple[str, ...]:
 
 
 def jwt_secret(settings: Settings) -> str | None:
-    """Return the shared secret of tokens.
-
-    Raises:
-        InvalidSettings: It is given twice, too short, a published example, or cannot be read.
-    """
+    """Return the shared secret of tokens."""
     if settings.jwt_secret is not None and settings.jwt_secret_file is not None:
         raise InvalidSettings("jwt_secret and jwt_secret_file are mutually exclusive: set one")
     secret = settings.jwt_secret
@@ -46,22 +43,14 @@ def jwt_secret(settings: Settings) -> str | None:
 
 
 def jwt_public_keys(settings: Settings) -> str:
-    """Return the public keys of tokens as PEM blocks; empty if there are none.
-
-    Raises:
-        InvalidSettings: The file cannot be read, or is empty.
-    """
+    """Return the public keys of tokens as PEM blocks; empty if there are none."""
     path = settings.jwt_public_key_file
     from_file = "" if path is None else _text_of("jwt_public_key_file", path)
     return "\n".join(filter(None, (settings.jwt_public_key, from_file)))
 
 
 def check_security(settings: Settings) -> None:
-    """Refuse settings that contradict each other.
-
-    Raises:
-        InvalidSettings: They do.
-    """
+    """Refuse settings that contradict each other."""
     has_secret = jwt_secret(settings) is not None
     has_public = bool(settings.jwt_jwks_url or jwt_public_keys(settings))
     if settings.jwt_enabled:
@@ -84,6 +73,10 @@ def check_security(settings: Settings) -> None:
                 "cors_origins must be origins such as https://app.example.com, without a path "
                 "or a wildcard"
             )
+    if not all(map(_HOST_PATTERN.fullmatch, listed(settings.allowed_hosts))):
+        raise InvalidSettings(
+            "allowed_hosts must be host names such as skep.example.com, without scheme or port"
+        )
 
 
 def security_warnings(settings: Settings) -> list[str]:

@@ -73,16 +73,7 @@ class SpillFile(NamedTuple):
 
 
 class SpillLog:
-    """The spill directory as one process sees it.
-
-    Args:
-        directory: Made if it does not exist, readable by this user only.
-        bytes_max: Most that may wait to be drained.
-        file_bytes: When to begin another file.
-
-    Raises:
-        OSError: The directory cannot be made or used.
-    """
+    """The spill directory as one process sees it; made, readable by this user only, if needed."""
 
     def __init__(self, directory: Path, *, bytes_max: int, file_bytes: int = FILE_BYTES) -> None:
         self.directory: Final = directory
@@ -109,11 +100,7 @@ class SpillLog:
             os.close(lock)
 
     def append(self, records: Sequence[SpillRecord]) -> None:
-        """Add records to the end of the log, all of them or none.
-
-        Raises:
-            SpillRefused: The log is full, or the disk is.
-        """
+        """Add records to the end of the log, all of them or none."""
         bodies = [encode_body(record) for record in records]
         with self._appending():
             board = self.board

@@ -27,9 +27,6 @@ _MARK: Final = b"\xa7\x00rc"
 _RECORD_HEAD: Final = struct.Struct("<4sIQ")
 RECORD_HEAD_BYTES: Final = _RECORD_HEAD.size
 
-BODY_BYTES_MAX: Final = 2**32 - 1
-"""What the length of a record can say; far above the largest request."""
-
 
 class SpillRecord(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """A message on disk. Its transaction id is in the envelope."""
@@ -42,6 +39,8 @@ class SpillRecord(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """Seconds since 1970, for a scheduled message."""
     known_to: int | None = None
     """A call that may have stored it was lost: then it lies above this offset of its partition."""
+    nonce: int | None = None
+    """Of a scheduled message that such a call may have stored."""
 
     @property
     def address(self) -> tuple[str, str]:

@@ -9,12 +9,14 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from queue import SimpleQueue
 from typing import Final, TypeAlias
 
-from skep.model.errors import Defect, Overloaded, SkepError
+from skep.model.errors import Overloaded, SkepError
 from skep.spill.log import SpillLog
 from skep.spill.records import SpillRecord
+from skep.telemetry.defects import error_of
 
 _log = logging.getLogger(__name__)
 
@@ -45,11 +47,7 @@ class SpillWriter:
         """Group commits so far."""
 
     def write(self, records: Sequence[SpillRecord], confirm: Confirm) -> None:
-        """Make records durable; `confirm` is called once.
-
-        Raises:
-            Overloaded: Too much waits for the disk.
-        """
+        """Make records durable; `confirm` is called once."""
         weight = sum(len(record.envelope) + 256 for record in records)
         if self._gathered and self._gathered + weight > GATHERED_BYTES_MAX:
             raise Overloaded("the disk is slower than the pushes")
@@ -92,26 +90,17 @@ class SpillWriter:
 
     def _append(self, batches: Sequence[_Batch]) -> SkepError | None:
         records = [record for batch in batches for record in batch.records]
-        return _error_of(lambda: self._spill.append(records))
+        return error_of(lambda: self._spill.append(records))
 
     def _sync(self) -> SkepError | None:
         # What was appended may be read although this fails, so it must not be appended again.
-        error = _error_of(self._spill.sync)
+        error = error_of(self._spill.sync)
         self.fsync_count += error is None
         return error
 
     def _confirm(self, batches: Sequence[_Batch], error: SkepError | None) -> None:
         for batch in batches:
             self._gathered -= batch.weight
-            batch.confirm(error)
-
-
-def _error_of(step: Callable[[], None]) -> SkepError | None:
-    try:
-        step()
-    except SkepError as error:
-        return error
-    except Exception as bug:  # noqa: BLE001 -- clients wait for an answer
-        _log.exception("a defect failed the spill")
-        return Defect(str(bug))
-    return None
+            # One that fails must not keep the others from theirs.
+            if failure := error_of(partial(batch.confirm, error)):
+                _log.error("a kept push could not be answered: %s", failure)

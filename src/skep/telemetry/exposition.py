@@ -38,17 +38,17 @@ def expose(snapshots: Sequence[Snapshot], further: Sequence[Metric] = ()) -> byt
 
 def counter(name: str, text: str, labels: Sequence[str], values: dict[Labels, float]) -> Metric:
     """Make a family of counters; `_total` is added to the name."""
-    family = CounterMetricFamily(name, text, labels=labels)
-    for of_labels, value in values.items():
-        family.add_metric(of_labels, value)
-    return family
+    return _filled(CounterMetricFamily(name, text, labels=labels), values)
 
 
 def gauge(name: str, text: str, labels: Sequence[str], values: dict[Labels, float]) -> Metric:
     """Make a family of gauges."""
-    family = GaugeMetricFamily(name, text, labels=labels)
-    for of_labels, value in values.items():
-        family.add_metric(of_labels, value)
+    return _filled(GaugeMetricFamily(name, text, labels=labels), values)
+
+
+def _filled(family: CounterMetricFamily | GaugeMetricFamily, values: dict[Labels, float]) -> Metric:
+    for labels, value in values.items():
+        family.add_metric(labels, value)
     return family
 
 

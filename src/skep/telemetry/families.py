@@ -20,11 +20,6 @@ class Family(NamedTuple):
     labels: tuple[str, ...] = ()
     bounds: Sequence[float] = ()
 
-    @property
-    def shown_name(self) -> str:
-        """The exposed name."""
-        return f"{self.name}_total" if self.kind == "counter" else self.name
-
 
 _QUEUE: Final = ("queue",)
 _OPERATION: Final = ("operation",)
@@ -78,6 +73,8 @@ FAMILIES: Final = (
     Family("skep_pushed_messages", "counter", "Messages stored.", _QUEUE),
     Family("skep_pushed_bytes", "counter", "Bytes of stored messages.", _QUEUE),
     Family("skep_push_duplicates", "counter", "Pushed items that were duplicates.", _QUEUE),
+    Family("skep_push_unknown_fields", "counter", "Unknown fields of pushed items."),
+    Family("skep_push_missing_payloads", "counter", "Pushed items without a payload."),
     Family("skep_pop_requests", "counter", "Pops that returned messages.", _QUEUE),
     Family("skep_popped_messages", "counter", "Messages delivered.", _QUEUE),
     Family("skep_popped_bytes", "counter", "Bytes of pop responses.", _QUEUE),
@@ -85,23 +82,14 @@ FAMILIES: Final = (
     Family("skep_redelivered_messages", "counter", "Messages redelivered.", _QUEUE),
     Family("skep_ack_requests", "counter", "Acknowledgment calls to the database.", _QUEUE),
     Family("skep_acked_messages", "counter", "Messages acknowledged as completed.", _QUEUE),
-    Family(
-        "skep_failed_messages",
-        "counter",
-        "Failed and refused acknowledgments.",
-        _QUEUE,
-    ),
+    Family("skep_failed_messages", "counter", "Failed and refused acknowledgments.", _QUEUE),
     Family("skep_dead_letters", "counter", "Messages moved to dead letters.", _QUEUE),
     Family("skep_transactions", "counter", "Transactions and stream cycles.", _QUEUE),
     Family("skep_partitions_created", "counter", "Partitions created.", _QUEUE),
     Family("skep_expired_messages", "counter", "Messages skipped because they had expired."),
     Family("skep_line_requests", "gauge", "Requests waiting for engine capacity."),
     Family("skep_line_held", "counter", "Requests that had to wait for engine capacity."),
-    Family(
-        "skep_line_refused",
-        "counter",
-        "Requests refused after waiting for capacity.",
-    ),
+    Family("skep_line_refused", "counter", "Requests refused after waiting for capacity."),
     Family("skep_operations_accepted", "counter", "Deferred operations accepted."),
     Family("skep_operations_ended", "counter", "Deferred operations finished.", ("result",)),
     Family("skep_spill_pending_messages", "gauge", "Messages on disk, not yet in PostgreSQL."),
@@ -135,8 +123,6 @@ FAMILIES: Final = (
     Family("skep_process_start_time_seconds", "gauge", "Start time of the process, in Unix time."),
     Family("skep_build_info", "gauge", "The running version.", ("version",)),
 )
-
-BY_NAME: Final = {family.name: family for family in FAMILIES}
 
 FAMILY_BY_COUNTER: Final = {
     "push_requests": "skep_push_requests",

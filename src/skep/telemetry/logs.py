@@ -24,7 +24,12 @@ def configure_logging(
     """Send the log of this process to standard error; every line names the worker, if given."""
     handler = logging.StreamHandler(sys.stderr)
     if worker is not None:
-        handler.addFilter(_WorkerName(worker))
+
+        def name_worker(record: logging.LogRecord) -> bool:
+            record.worker = worker
+            return True
+
+        handler.addFilter(name_worker)
     handler.setFormatter(JsonFormatter() if style == "json" else TextFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
 
@@ -32,18 +37,6 @@ def configure_logging(
 def extra_fields(record: logging.LogRecord) -> dict[str, Any]:
     """Return the extra fields of a record."""
     return {name: v for name, v in vars(record).items() if name not in _PLAIN_ATTRIBUTES}
-
-
-class _WorkerName(logging.Filter):
-    """Adds the worker's number to the fields of a record."""
-
-    def __init__(self, worker: int) -> None:
-        super().__init__()
-        self._worker = worker
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        record.worker = self._worker
-        return True
 
 
 class TextFormatter(logging.Formatter):

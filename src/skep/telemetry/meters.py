@@ -10,6 +10,7 @@ exposed by name; any other queue is dropped when idle, and its counts move to th
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields
 from time import perf_counter
 from typing import Final, NamedTuple, TypeAlias
 
@@ -65,25 +66,29 @@ class OperationMeter:
         self.failures = 0
 
 
-COUNTERS: Final = (
-    "push_requests",
-    "push_messages",
-    "push_bytes",
-    "push_duplicates",
-    "pop_requests",
-    "pop_messages",
-    "pop_bytes",
-    "pop_empty",
-    "redelivered",
-    "ack_requests",
-    "ack_success",
-    "ack_failed",
-    "dead_letters",
-    "transactions",
-    "partitions_created",
-    "lag_ms_sum",
-)
-"""The counters of a queue, in the order of the rollup columns."""
+@dataclass(slots=True, eq=False)
+class QueueCounters:
+    """The counters of a queue, in the order of the rollup columns."""
+
+    push_requests: int = 0
+    push_messages: int = 0
+    push_bytes: int = 0
+    push_duplicates: int = 0
+    pop_requests: int = 0
+    pop_messages: int = 0
+    pop_bytes: int = 0
+    pop_empty: int = 0
+    redelivered: int = 0
+    ack_requests: int = 0
+    ack_success: int = 0
+    ack_failed: int = 0
+    dead_letters: int = 0
+    transactions: int = 0
+    partitions_created: int = 0
+    lag_ms_sum: int = 0
+
+
+COUNTERS: Final = tuple(each.name for each in fields(QueueCounters))
 
 
 class QueueDelta(NamedTuple):
@@ -96,48 +101,13 @@ class QueueDelta(NamedTuple):
     lag_ms_max: int
 
 
-class QueueMeter:
-    """The counters of one queue."""
+class QueueMeter(QueueCounters):
+    """The counters of one queue, and what was reported of them."""
 
-    __slots__ = (
-        "_told",
-        "ack_failed",
-        "ack_requests",
-        "ack_success",
-        "dead_letters",
-        "lag",
-        "lag_ms_max",
-        "lag_ms_sum",
-        "partitions_created",
-        "pop_bytes",
-        "pop_empty",
-        "pop_messages",
-        "pop_requests",
-        "push_bytes",
-        "push_duplicates",
-        "push_messages",
-        "push_requests",
-        "redelivered",
-        "transactions",
-    )
+    __slots__ = ("_told", "lag", "lag_ms_max")
 
     def __init__(self) -> None:
-        self.push_requests = 0
-        self.push_messages = 0
-        self.push_bytes = 0
-        self.push_duplicates = 0
-        self.pop_requests = 0
-        self.pop_messages = 0
-        self.pop_bytes = 0
-        self.pop_empty = 0
-        self.redelivered = 0
-        self.ack_requests = 0
-        self.ack_success = 0
-        self.ack_failed = 0
-        self.dead_letters = 0
-        self.transactions = 0
-        self.partitions_created = 0
-        self.lag_ms_sum = 0
+        super().__init__()
         self.lag_ms_max = 0
         """The maximum since the last report."""
         self.lag: Final = [0] * (len(LAG_BOUNDS_MS) + 1)
@@ -249,6 +219,9 @@ class Meters:
         self.operations: Final[defaultdict[str, OperationMeter]] = defaultdict(OperationMeter)
         self.queues: Final = QueueMeters(exposed_max=queues_exposed)
         self.loop_lag: Final = Histogram(DURATION_BOUNDS_S)
+        self.unknown_fields = 0
+        """Of pushed items."""
+        self.missing_payloads = 0
         self.gauges: Final[dict[str, Callable[[], dict[tuple[str, ...], float]]]] = {}
         """By family: asks for the values of the moment, by the values of the labels."""
         self.counts: Final[dict[str, Callable[[], dict[tuple[str, ...], float]]]] = {}

@@ -8,13 +8,14 @@ an instance never decrease.
 
 import asyncio
 import logging
+import operator
 import os
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 import msgspec
 
@@ -24,6 +25,8 @@ from skep.telemetry.meters import COUNTERS, Meters
 from skep.telemetry.process import read_process_stats
 
 _log = logging.getLogger(__name__)
+
+_Value = TypeVar("_Value")
 
 Labels: TypeAlias = tuple[str, ...]
 """The values of a family's labels, in their order."""
@@ -67,6 +70,8 @@ def counters_of(meters: Meters) -> Counts:
         "skep_engine_call_failures": {
             (name,): operation.failures for name, operation in meters.operations.items()
         },
+        "skep_push_unknown_fields": {(): meters.unknown_fields},
+        "skep_push_missing_payloads": {(): meters.missing_payloads},
     }
     totals = meters.queues.totals()
     for column, counter in enumerate(COUNTERS):
@@ -112,28 +117,26 @@ def _spread(histogram: Histogram) -> list[float]:
 
 def sum_counts(all_counts: Iterable[Counts]) -> Counts:
     """Add up counts of the same family and labels."""
-    sums: Counts = {}
-    for counts in all_counts:
-        for family, by_labels in counts.items():
-            into = sums.setdefault(family, {})
-            for labels, value in by_labels.items():
-                into[labels] = into.get(labels, 0) + value
-    return sums
+    return _sum_up(all_counts, operator.add)
 
 
 def sum_distributions(all_distributions: Iterable[Distributions]) -> Distributions:
     """Add up histograms of the same family and labels."""
-    sums: Distributions = {}
-    for distributions in all_distributions:
-        for family, by_labels in distributions.items():
+    return _sum_up(
+        all_distributions, lambda one, other: [a + b for a, b in zip(one, other, strict=True)]
+    )
+
+
+def _sum_up(
+    all_families: Iterable[dict[str, dict[Labels, _Value]]],
+    add: Callable[[_Value, _Value], _Value],
+) -> dict[str, dict[Labels, _Value]]:
+    sums: dict[str, dict[Labels, _Value]] = {}
+    for families in all_families:
+        for family, by_labels in families.items():
             into = sums.setdefault(family, {})
-            for labels, values in by_labels.items():
-                so_far = into.get(labels)
-                into[labels] = (
-                    values
-                    if so_far is None
-                    else [a + b for a, b in zip(so_far, values, strict=True)]
-                )
+            for labels, value in by_labels.items():
+                into[labels] = add(into[labels], value) if labels in into else value
     return sums
 
 

@@ -6,7 +6,8 @@ from uuid import UUID
 
 import pytest
 
-from skep.app.parts.document import describe_api
+from skep.app.parts.interface import describe_api
+from skep.broker.cluster.requests import STAMP_HEADER
 from skep.settings import Settings
 from tests.support.tokens import ROLES, SECRET, bearer
 
@@ -44,13 +45,11 @@ def broker(start_broker):
 
 
 SKIPPED = Settings().jwt_skip_paths.split(",")
-SIGNED = "/internal/api/notify"
-"""Taken from instances, which have no tokens, and only when it is signed."""
+NOTIFY = "/internal/api/notify"
+FORGED, BARE = f"{STAMP_HEADER}: forged\r\n", f"{STAMP_HEADER}:\r\n"
 
 
 def expected(path, needed, caller):
-    if path == SIGNED:
-        return 401
     if needed == "public" or path in SKIPPED:
         return "served"
     if caller == "nobody":
@@ -74,6 +73,22 @@ async def test_a_route_is_for_those_whose_role_it_needs(client, method, path, op
         else:
             assert answer.status == wanted, answer
             assert json.loads(answer.body).keys() == {"error", "code"}
+
+
+async def test_polls_are_woken_by_an_admin_or_by_an_instance_and_by_no_other(client, queue):
+    await client.call("POST", "/api/v1/configure", b'{"queue":"%b"}' % queue.encode(), bearer())
+    body = json.dumps({"queue": queue}).encode()
+    by_role = {
+        role: (await client.call("POST", NOTIFY, body, bearer(role))).status for role in ROLES
+    }
+    elsewhere = bearer(skep_grants={"queues": ["other"]})
+    answers = [
+        await client.call("POST", NOTIFY, *call)
+        for call in ((body, elsewhere), (b'{"wake":[]}',), (body, FORGED), (body, BARE))
+    ]
+
+    assert by_role == {"read-only": 403, "read-write": 403, "admin": 200}
+    assert [answer.status for answer in answers] == [403, 401, 400, 400]
 
 
 async def test_a_refusal_names_the_role_that_is_missing(client):

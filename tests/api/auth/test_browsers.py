@@ -68,6 +68,45 @@ async def test_a_listed_page_may_ask_and_call(cors_broker):
     assert foreign.status == 403
 
 
+BROWSER = "User-Agent: Mozilla/5.0 (X11)\r\nAccept-Language: en\r\n"
+PICTURE = "Sec-Fetch-Site: same-site\r\nSec-Fetch-Mode: no-cors\r\nSec-Fetch-Dest: image\r\n"
+NODE = "accept-language: *\r\nsec-fetch-mode: cors\r\nuser-agent: node\r\n"
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [(BROWSER, 403), (PICTURE, 403), (PICTURE.upper(), 403), (NODE, 200), ("", 200)],
+    ids=["silent browser", "picture", "in capitals", "Node", "program"],
+)
+async def test_a_message_is_not_for_the_pages_of_others(client, queue, headers, status):
+    await client.push_payloads(queue, "kept")
+    path = f"/api/v1/pop/queue/{queue}?autoAck=true"
+    answer = await client.call("GET", path, b"", headers)
+    left = await client.pop(queue)
+
+    assert answer.status == status
+    assert len(left) == (status == 403)
+    if status == 403:
+        assert json.loads(answer.body)["code"] == "cross_site"
+        assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+@pytest.mark.parametrize("call", [PUSH, LIST], ids=lambda call: call[1])
+async def test_a_page_whose_name_became_ours_may_not_call(open_client, broker, call):
+    method, path, body = call
+    client = await open_client()
+    lines = f"Host: evil.org\r\ncontent-length: {len(body)}\r\n"
+    for said in ("Origin: http://evil.org\r\n", BROWSER):
+        client.send(f"{method} {path} HTTP/1.1\r\n{lines}{said}\r\n".encode() + body)
+        answer = await client.answer()
+
+        assert answer.status == 403
+        assert "allowed_hosts" in json.loads(answer.body)["error"]
+
+    client.send(f"{method} {path} HTTP/1.1\r\n{lines}\r\n".encode() + body)
+    assert (await client.answer()).status in {200, 201}
+
+
 async def test_a_foreign_page_cannot_open_a_socket(broker, queue):
     url = f"ws://127.0.0.1:{broker.port}/api/v1/stream/queue/{queue}"
     with pytest.raises(InvalidStatus) as refusal:

@@ -7,7 +7,7 @@ from uuid import UUID
 import jsonschema_rs
 import pytest
 
-from skep.app.parts.document import describe_api
+from skep.app.parts.interface import describe_api
 from skep.server.api_document.contract import route_shape
 from tests.api.support.contract_calls import CALLS, REFUSED, fill, fill_path, set_stage
 

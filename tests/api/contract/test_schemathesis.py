@@ -17,7 +17,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from skep.app.parts.document import describe_api
+from skep.app.parts.interface import describe_api
 from tests.api.support.contract_calls import GROUP, set_stage
 
 CHECKS = [

@@ -20,7 +20,8 @@ from skep.server.auth.guard import Guard
 from skep.server.auth.scopes import Scopes
 from skep.server.hot.asgi import HotGate
 from skep.server.hot.exchange import HotRoutes
-from skep.server.routes.system.health import Vitals
+from skep.server.routes.health import Vitals
+from skep.server.routes.queues import configure_route
 from tests.api.support.edge import Desk, echo
 
 BODY_BYTES_MAX = 1000
@@ -44,19 +45,20 @@ class FakeProbe:
         return self.reason
 
 
-async def configure(request, options):
-    if request.queue == "broken":
-        raise ValueError("a secret")
-    if request.queue == "away":
-        raise Unavailable
-    return Configured(
-        queue_id="q",
-        partition_id="p",
-        queue=request.queue,
-        namespace="",
-        task="",
-        options=QueueOptions(retry_limit=request.options.retry_limit if request.options else 3),
-    )
+class FakeConfigure:
+    async def configure_queue(self, queue, *, options, **_):
+        if queue == "broken":
+            raise ValueError("a secret")
+        if queue == "away":
+            raise Unavailable
+        return Configured(
+            queue_id="q",
+            partition_id="p",
+            queue=queue,
+            namespace="",
+            task="",
+            options=QueueOptions(retry_limit=options.get("retryLimit", 3)),
+        )
 
 
 def hot_routes(desk):
@@ -75,10 +77,10 @@ async def client(*, desk=None, probe=None, routes=None):
     cold = build_cold_app(
         routes,
         probe=probe or FakeProbe(),
-        configure=configure,
         guard=Guard(Scopes(None)),
         body_bytes_max=BODY_BYTES_MAX,
         version="1.2.3",
+        further_routes=configure_route(FakeConfigure()),
     )
     transport = httpx.ASGITransport(HotGate(routes, cold, body_bytes_max=BODY_BYTES_MAX))
     async with httpx.AsyncClient(transport=transport, base_url="http://skep") as http:
@@ -482,7 +484,6 @@ async def test_bodies_are_described_by_their_wire_names():
         (shapes.PushItem, wire.PushItem),
         (shapes.PushBody, wire.PushBody),
         (shapes.TransactionPush, wire.TransactionPush),
-        (shapes.TransactionAck, wire.TransactionAck),
         (shapes.TraceBody, NewTrace),
         (shapes.StateChange, stream_wire.StateOperation),
         (shapes.CycleBody, stream_wire.CycleBody),

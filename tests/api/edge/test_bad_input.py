@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.support.broker import ack_item, pop_path
+from tests.support.broker import ack_item, payloads, pop_path
 
 MIB = 1 << 20
 PUSH = "/api/v1/push"
@@ -279,17 +279,9 @@ def an_ack(**members):
         (PUSH, items(queue=None), "Queue must be a string"),
         (PUSH, items(queue=5), "Queue must be a string"),
         (PUSH, items(queue=["q"]), "Queue must be a string"),
-        (PUSH, items(queue="q" * 256), "queue is longer than 255 characters"),
-        (PUSH, items(queue="🐝" * 256), "queue is longer than 255 characters"),
-        (PUSH, items(queue="\0"), "queue contains a NUL character"),
         (PUSH, items(partition=5), "Partition must be a string"),
-        (PUSH, items(partition="p" * 256), "partition is longer than 255 characters"),
-        (PUSH, items(partition="p\0"), "partition contains a NUL character"),
         (PUSH, items(transactionId=5), "TransactionId must be a string"),
-        (PUSH, items(transactionId="t" * 256), "transactionId is longer than 255 characters"),
-        (PUSH, items(transactionId="\0"), "transactionId contains a NUL character"),
         (PUSH, items(traceId=5), "TraceId must be a string"),
-        (PUSH, items(traceId="not a UUID"), "traceId must be a UUID"),
         (PUSH, {"items": [{"queue": "q"}] * 10_001}, "more than 10000 items"),
         (ACK, [], "Expected `object`"),
         (ACK, an_ack(transactionId=...), "transactionId is required"),
@@ -307,6 +299,7 @@ def an_ack(**members):
             {"acknowledgments": [an_ack()] * 10_001},
             "more than 10000 acknowledgments",
         ),
+        (CONFIGURE, {"queue": ""}, "queue is empty"),
         (LEASE, {"seconds": 0}, "seconds must be between 1 and"),
         (LEASE, {"seconds": -1}, "seconds must be between 1 and"),
         (LEASE, {"seconds": 10**30}, "seconds must be between 1 and"),
@@ -322,10 +315,49 @@ async def test_a_body_of_another_shape_is_a_400_that_names_the_fault(client, pat
     assert text.startswith(error)
 
 
-async def test_a_request_that_is_refused_stores_nothing(client, queue):
-    await client.post(PUSH, {"items": [{"queue": queue, "payload": 1}, {"queue": queue * 256}]})
+BAD_ITEMS = [
+    ({"queue": ""}, "queue is empty"),
+    ({"queue": "q" * 256}, "queue is longer than 255 characters"),
+    ({"queue": "🐝" * 256}, "queue is longer than 255 characters"),
+    ({"queue": "\0"}, "queue contains a NUL character"),
+    ({"partition": "p" * 256}, "partition is longer than 255 characters"),
+    ({"partition": "p\0"}, "partition contains a NUL character"),
+    ({"namespace": "\0"}, "namespace contains a NUL character"),
+    ({"task": "t" * 256}, "task is longer than 255 characters"),
+    ({"transactionId": "t" * 256}, "transactionId is longer than 255 characters"),
+    ({"transactionId": "\0"}, "transactionId contains a NUL character"),
+    ({"traceId": "not a UUID"}, "traceId must be a UUID"),
+    ({"headers": {"a": "x" * 9000}}, "headers"),
+    ({"ttlSeconds": 0}, "ttlSeconds"),
+    ({"deliverAt": "soon"}, "deliverAt"),
+    ({"delaySeconds": -1}, "delaySeconds"),
+]
 
-    assert await client.pop(queue) == []
+
+@pytest.mark.parametrize(("members", "error"), BAD_ITEMS, ids=lambda value: str(value)[:40])
+async def test_a_bad_item_fails_alone_and_its_neighbours_are_stored(client, queue, members, error):
+    bad = {"queue": queue, "payload": "bad", "transactionId": "b", **members}
+    good = [{"queue": queue, "payload": number} for number in (1, 2)]
+
+    results = await client.push(good[0], bad, good[1])
+
+    assert [each["status"] for each in results] == ["queued", "failed", "queued"]
+    assert [each["index"] for each in results] == [0, 1, 2]
+    assert results[1]["error"].startswith(error)
+    assert results[1]["queueName"] == bad["queue"]
+    assert payloads(await client.pop(queue, batch=10)) == [1, 2]
+
+
+@pytest.mark.parametrize(("members", "error"), BAD_ITEMS, ids=lambda value: str(value)[:40])
+async def test_a_push_of_nothing_but_bad_items_is_a_400_that_names_the_fault(
+    client, queue, members, error
+):
+    bad = {"queue": queue, "payload": "bad", **members}
+
+    status, text = refusal(await client.post(PUSH, {"items": [bad, bad]}))
+
+    assert status == 400
+    assert text.startswith(error)
 
 
 @pytest.mark.parametrize(
@@ -361,6 +393,8 @@ async def test_a_pop_with_a_bad_parameter_is_a_400_that_names_it(client, queue, 
     [
         ("/api/v1/pop/queue/" + "q" * 256, 400, "queue is longer than 255 characters"),
         ("/api/v1/pop/queue/%00", 400, "queue contains a NUL character"),
+        ("/api/v1/pop/queue/", 400, "queue is empty"),
+        ("/api/v1/pop/queue//partition/p", 400, "queue is empty"),
         ("/api/v1/pop/queue/%ff", 400, "A name or parameter in the URL is not UTF-8."),
         ("/api/v1/pop/queue/q/partition/%00", 400, "partition contains a NUL character"),
         ("/api/v1/pop/queue/a/b", 404, "no such path"),

@@ -130,7 +130,7 @@ async def test_answering_twice_is_a_defect():
 
 async def test_an_error_of_ours_raised_by_a_handler_is_answered_from_the_table():
     def refuse(exchange):
-        raise Overloaded("too much", retry_after_s=3)
+        raise Overloaded("too much", retry_after_s=3, queue_depth=7)
 
     async with serving(desk=refuse) as edge, edge.client() as client:
         client.request("GET", "/later")
@@ -138,7 +138,8 @@ async def test_an_error_of_ours_raised_by_a_handler_is_answered_from_the_table()
 
         assert answer.status == 429
         assert answer.headers["retry-after"] == "3"
-        assert json.loads(answer.body) == {"error": "too much", "code": "overloaded"}
+        body = json.loads(answer.body)
+        assert body == {"error": "too much", "code": "overloaded", "queueDepth": 7}
 
 
 async def test_a_bug_in_a_handler_costs_one_answer_and_shows_nothing_of_itself(caplog):
@@ -390,7 +391,7 @@ async def test_go_on_is_not_said_before_earlier_answers():
 async def test_a_chunked_body_is_joined_and_its_trailers_are_dropped():
     async with serving() as edge, edge.client() as client:
         client.send(
-            b"POST /later HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n"
+            b"POST /later HTTP/1.1\r\nhost: test\r\ntransfer-encoding: chunked\r\n\r\n"
             b"3\r\nabc\r\n2;x=y\r\nde\r\n1\r\nf\r\n0\r\nauthorization: forged\r\n\r\n"
         )
         exchange = await edge.desk.next()
@@ -414,9 +415,11 @@ async def test_a_body_may_be_as_large_as_the_limit(size):
         assert len((await edge.desk.next()).body) == size
 
 
-async def test_a_body_declared_too_large_is_refused_before_it_is_sent():
+@pytest.mark.parametrize("path", [b"/hot", b"/cold"])
+async def test_a_body_declared_too_large_is_refused_before_it_is_sent(path):
     async with serving(limits=limits()) as edge, edge.client() as client:
-        client.send(b"POST /hot HTTP/1.1\r\ncontent-length: %d\r\n\r\n" % (BODY_BYTES_MAX + 1))
+        head = b"POST %b HTTP/1.1\r\nhost: test\r\ncontent-length: %d\r\n\r\n"
+        client.send(head % (path, BODY_BYTES_MAX + 1))
         answer = await client.answer()
 
         assert answer.status == 413
@@ -435,14 +438,51 @@ async def test_a_client_in_the_middle_of_too_large_a_body_gets_the_answer():
 async def test_a_chunked_body_that_grows_too_large_is_refused():
     async with serving(limits=limits()) as edge, edge.client() as client:
         chunk = b"%x\r\n%b\r\n" % (60_000, b"x" * 60_000)
-        client.send(b"POST /hot HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n" + chunk * 2)
+        client.send(
+            b"POST /hot HTTP/1.1\r\nhost: test\r\ntransfer-encoding: chunked\r\n\r\n" + chunk * 2
+        )
 
         assert (await client.answer()).status == 413
 
 
+@pytest.mark.parametrize("path", ["/hot", "/cold"])
+@pytest.mark.parametrize("body", ["f0000000\r\n", "2\r\nab\r\n000186a1;x=y\r\nabc"])
+@pytest.mark.parametrize("size", [1_000, 1], ids=["one read", "byte by byte"])
+async def test_a_chunk_announced_too_large_is_refused_at_once(path, body, size):
+    async with serving(limits=limits()) as edge, edge.client() as client:
+        head = f"POST {path} HTTP/1.1\r\nhost: test\r\ntransfer-encoding: chunked\r\n\r\n"
+        await client.send_in_pieces((head + body).encode(), size)
+        answer = await client.answer()
+
+        assert answer.status == 413
+        assert await client.rest() == b""
+
+
+async def test_a_chunk_counts_with_those_before_it():
+    async with serving(limits=limits()) as edge, edge.client() as client:
+        first = b"%x\r\n%b\r\n" % (60_000, b"x" * 60_000)
+        head = b"POST /hot HTTP/1.1\r\nhost: test\r\ntransfer-encoding: chunked\r\n\r\n"
+        client.send(head + first + b"%x\r\n" % (BODY_BYTES_MAX - 60_000 + 1))
+
+        assert (await client.answer()).status == 413
+
+
+@pytest.mark.parametrize("size", [7, 40_000])
+async def test_chunks_up_to_the_limit_are_taken_however_they_come(size):
+    async with serving(limits=limits()) as edge, edge.client() as client:
+        chunk = b"%x\r\n%b\r\n" % (BODY_BYTES_MAX // 2, b"f\r\n3" * (BODY_BYTES_MAX // 8))
+        head = b"POST /later HTTP/1.1\r\nhost: test\r\ntransfer-encoding: chunked\r\n\r\n"
+        await client.send_in_pieces((head + chunk * 2 + b"0\r\n\r\n") * 2, size)
+        for _ in range(2):
+            exchange = await edge.desk.next()
+            exchange.respond(200)
+            assert len(exchange.body) == BODY_BYTES_MAX
+            assert (await client.answer()).status == 200
+
+
 async def test_wrapping_may_not_outweigh_the_body():
     async with serving(limits=limits()) as edge, edge.client() as client:
-        client.send(b"POST /hot HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n1;")
+        client.send(b"POST /hot HTTP/1.1\r\nhost: test\r\ntransfer-encoding: chunked\r\n\r\n1;")
         client.send(b"x" * (8 * BODY_BYTES_MAX + 600_000))
 
         assert (await client.answer()).status == 413
@@ -450,7 +490,7 @@ async def test_wrapping_may_not_outweigh_the_body():
 
 async def test_an_asgi_body_that_grows_without_end_is_refused_without_a_reset():
     async with serving(limits=limits()) as edge, edge.client() as client:
-        client.send(b"POST /cold HTTP/1.1\r\ncontent-length: 99999999999\r\n\r\n")
+        client.send(b"POST /cold HTTP/1.1\r\nhost: test\r\ncontent-length: 99999999999\r\n\r\n")
         client.send(b"x" * 8_000_000)
 
         assert (await client.answer()).status == 413
@@ -460,7 +500,10 @@ async def test_an_asgi_body_that_grows_without_end_is_refused_without_a_reset():
 
 @pytest.mark.parametrize("size", [1_000, 200_000])
 async def test_an_asgi_answer_that_does_not_wait_for_the_body_keeps_the_connection(size):
-    async with serving() as edge, edge.client() as client:
+    async with (
+        serving(limits=ConnectionLimits(body_bytes_max=size)) as edge,
+        edge.client() as client,
+    ):
         whole = request("POST", "/cold/hasty", b"x" * size)
         client.send(whole[:-500])
         assert (await client.answer()).body == b"hasty"
@@ -477,7 +520,7 @@ async def test_an_asgi_answer_that_does_not_wait_for_the_body_keeps_the_connecti
 @pytest.mark.parametrize("end", ["\r\n", ""], ids=["complete", "endless"])
 async def test_too_large_a_head_is_refused(piece, end):
     async with serving(limits=limits(head_bytes_max=2000)) as edge, edge.client() as client:
-        head = f"GET /hot HTTP/1.1\r\nx-large: {'x' * 600_000}{end}{end}".encode()
+        head = f"GET /hot HTTP/1.1\r\nhost: test\r\nx-large: {'x' * 600_000}{end}{end}".encode()
         await client.send_in_pieces(head, piece)
         answer = await client.answer()
 
@@ -531,10 +574,10 @@ async def test_a_body_is_never_taken_for_a_request():
 @pytest.mark.parametrize(
     "garbage",
     [
-        b"GET /hot with space HTTP/1.1\r\n\r\n",
+        b"GET /hot with space HTTP/1.1\r\nhost: test\r\n\r\n",
         b"NONSENSE\r\n\r\n",
-        b"GET http://host HTTP/1.1\r\n\r\n",
-        b"POST /hot HTTP/1.1\r\ncontent-length: 3\r\ntransfer-encoding: chunked\r\n\r\n",
+        b"GET http://host HTTP/1.1\r\nhost: test\r\n\r\n",
+        b"POST /hot HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\ntransfer-encoding: chunked\r\n\r\n",
     ],
 )
 async def test_a_malformed_request_is_a_400_and_ends_the_connection(garbage):
@@ -545,6 +588,27 @@ async def test_a_malformed_request_is_a_400_and_ends_the_connection(garbage):
         assert answer.status == 400
         assert json.loads(answer.body)["code"] == "bad_request"
         assert await client.rest() == b""
+
+
+@pytest.mark.parametrize("path", ["/hot", "/cold"])
+@pytest.mark.parametrize("hosts", ["", "host: a\r\nHost: a\r\n"], ids=["none", "two"])
+async def test_a_request_names_its_host_exactly_once(path, hosts):
+    async with serving() as edge, edge.client() as client:
+        client.send(f"GET {path} HTTP/1.1\r\nx-forwarded-host: a\r\n{hosts}\r\n".encode())
+        answer = await client.answer()
+
+        assert answer.status == 400
+        assert "Host" in json.loads(answer.body)["error"]
+        assert await client.rest() == b""
+        assert not edge.cold.started.is_set()
+
+
+@pytest.mark.parametrize("path", ["/hot", "/cold"])
+async def test_http_1_0_needs_no_host(path):
+    async with serving() as edge, edge.client() as client:
+        client.send(f"GET {path} HTTP/1.0\r\n\r\n".encode())
+
+        assert (await client.answer()).status == 200
 
 
 async def test_a_malformed_request_is_refused_in_its_turn():
@@ -558,7 +622,7 @@ async def test_a_malformed_request_is_refused_in_its_turn():
 
 async def test_a_broken_asgi_request_that_was_not_started_is_refused_in_its_turn():
     async with serving() as edge, edge.client() as client:
-        broken = b"POST /cold HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n"
+        broken = b"POST /cold HTTP/1.1\r\nhost: test\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n"
         client.send(request("GET", "/later") + broken)
         (await edge.desk.next()).respond(200, b"first")
 
@@ -569,7 +633,9 @@ async def test_a_broken_asgi_request_that_was_not_started_is_refused_in_its_turn
 
 async def test_a_broken_chunk_is_a_400_also_for_an_asgi_request():
     async with serving() as edge, edge.client() as client:
-        client.send(b"POST /cold HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n")
+        client.send(
+            b"POST /cold HTTP/1.1\r\nhost: test\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n"
+        )
 
         assert (await client.answer()).status == 400
         await asyncio.wait_for(edge.cold.disconnected.wait(), 10)
@@ -631,7 +697,7 @@ async def test_a_websocket_does_not_take_over_while_answers_are_due():
 
 async def test_this_is_not_a_proxy():
     async with serving() as edge, edge.client() as client:
-        client.send(b"CONNECT example.org:80 HTTP/1.1\r\n\r\n")
+        client.send(b"CONNECT example.org:80 HTTP/1.1\r\nhost: test\r\n\r\n")
 
         assert (await client.answer()).status == 405
 
@@ -641,7 +707,7 @@ async def test_this_is_not_a_proxy():
 
 @pytest.mark.parametrize(
     "start",
-    [b"GET /ho", b"POST /hot HTTP/1.1\r\ncontent-length: 9\r\n\r\nab"],
+    [b"GET /ho", b"POST /hot HTTP/1.1\r\nhost: test\r\ncontent-length: 9\r\n\r\nab"],
     ids=["head", "hot body"],
 )
 async def test_a_request_that_does_not_arrive_in_time_is_refused(start):
@@ -655,7 +721,7 @@ async def test_a_request_that_does_not_arrive_in_time_is_refused(start):
 
 async def test_an_asgi_body_that_does_not_arrive_in_time_is_refused():
     async with serving(limits=limits(read_timeout_s=0.1)) as edge, edge.client() as client:
-        client.send(b"POST /cold HTTP/1.1\r\ncontent-length: 9\r\n\r\nab")
+        client.send(b"POST /cold HTTP/1.1\r\nhost: test\r\ncontent-length: 9\r\n\r\nab")
 
         assert (await client.answer()).status == 408
         await asyncio.wait_for(edge.cold.disconnected.wait(), 10)
@@ -670,7 +736,7 @@ async def test_a_body_may_take_longer_than_the_read_timeout_while_it_makes_progr
 
 
 async def send_slowly_with_progress(edge, client):
-    client.send(b"POST /hot HTTP/1.1\r\ncontent-length: 80001\r\n\r\n")
+    client.send(b"POST /hot HTTP/1.1\r\nhost: test\r\ncontent-length: 80001\r\n\r\n")
     for size in (40_000, 80_000):
         client.send(b"x" * 40_000)
         await until(lambda size=size: body_bytes(edge) == size)
@@ -681,7 +747,9 @@ async def send_slowly_with_progress(edge, client):
 
 async def test_a_body_that_makes_no_progress_is_refused():
     async with serving() as edge, edge.client() as client:
-        client.send(b"POST /hot HTTP/1.1\r\ncontent-length: 80001\r\n\r\n" + b"x" * 40_000)
+        client.send(
+            b"POST /hot HTTP/1.1\r\nhost: test\r\ncontent-length: 80001\r\n\r\n" + b"x" * 40_000
+        )
         await until(lambda: body_bytes(edge) == 40_000)
         age(only(edge.connections), 31)
         age(only(edge.connections), 31)
@@ -695,7 +763,7 @@ async def test_the_read_timeout_is_not_charged_while_we_do_not_read():
         exchange = await edge.desk.next()
         age(only(edge.connections), 31)
         exchange.respond(200, b"first")
-        client.send(b"ot HTTP/1.1\r\n\r\n")
+        client.send(b"ot HTTP/1.1\r\nhost: test\r\n\r\n")
 
         assert await client.bodies(3) == [b"first", b"GET /hot ", b"GET /hot "]
 
@@ -780,7 +848,7 @@ async def test_every_exchange_of_a_pipeline_is_aborted_even_if_one_callback_fail
 
 async def test_an_exchange_behind_an_asgi_request_never_starts_if_the_client_hangs_up():
     async with serving() as edge, edge.client() as client:
-        client.send(b"POST /cold HTTP/1.1\r\ncontent-length: 5\r\n\r\nab")
+        client.send(b"POST /cold HTTP/1.1\r\nhost: test\r\ncontent-length: 5\r\n\r\nab")
         await edge.cold.started.wait()
         client.hang_up()
 

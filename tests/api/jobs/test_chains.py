@@ -104,9 +104,26 @@ async def test_a_job_waits_for_chains_by_their_ids(ask, job):
 
     assert (await ask("GET", f"/chains/{chain_id}"))["lastJobState"] == "ready"
     (waited,) = (await ask("GET", f"/jobs/{chain_id}/blockers"))["blockers"]
-    assert waited == {"chain": blocker, "type": job, "state": "completed", "output": 7}
+    assert waited | {"chain": blocker, "state": "completed", "output": 7} == waited
     (waiting,) = (await ask("GET", f"/jobs?blockedBy={blocker}"))["items"]
     assert waiting["id"] == chain_id
+
+
+async def test_a_chain_whose_blocker_failed_says_so_and_what_it_does_about_it(ask, job):
+    blocker = await ask.start(job)
+    policies = ("wait", "fail", "ignore")
+    chains = [await ask.start(job, blockers=[blocker], onBlockerFailure=each) for each in policies]
+
+    await ask("POST", f"/chains/{blocker}/fail", {"error": "broken"})
+
+    shown = [await ask("GET", f"/chains/{each}") for each in chains]
+    assert [each["state"] for each in shown] == ["open", "failed", "open"]
+    assert [each["lastJobState"] for each in shown] == ["blocked", "failed", "ready"]
+    assert [each["failedBlockers"] for each in shown] == [1, None, 1]
+    (waiting,) = (await ask("GET", f"/jobs?blockedBy={blocker}&state=blocked"))["items"]
+    assert (waiting["onBlockerFailure"], waiting["failedBlockers"]) == ("wait", 1)
+    (waited,) = (await ask("GET", f"/jobs/{chains[0]}/blockers"))["blockers"]
+    assert (waited["state"], waited["onFailure"]) == ("failed", "wait")
 
 
 async def test_the_context_of_a_trace_is_kept(ask, job):
@@ -232,6 +249,14 @@ class TestEnding:
         assert sorted(answer["deleted"]) == sorted([blocker, waiting])
         await ask("GET", f"/chains/{blocker}", status=404)
 
+    async def test_a_blocker_is_deleted_with_what_waits_for_it_if_asked_to(self, ask, job):
+        blocker = await ask.start(job)
+        waiting = await ask.start(job, blockers=[blocker])
+
+        answer = await ask("DELETE", f"/chains/{blocker}?cascade=true")
+
+        assert sorted(answer["deleted"]) == sorted([blocker, waiting])
+
     async def test_only_what_failed_is_retried(self, ask, job):
         chain_id = await ask.start(job)
 
@@ -286,6 +311,7 @@ async def test_a_blocker_that_does_not_exist_is_404(ask, job):
         {"type": "x", "blockers": ["nonsense"]},
         {"type": "x", "blockers": ["01900000-0000-7000-8000-000000000000"] * 2},
         {"type": "x", "keyScope": "sometimes", "key": "k"},
+        {"type": "x", "onBlockerFailure": "hope"},
         {"type": "nul\0"},
     ],
 )

@@ -38,6 +38,24 @@ async def test_a_job_is_found_by_type_state_and_chain(ask, job):
     assert (await ask("GET", f"/jobs/{chain_id}"))["state"] == "ready"
 
 
+@pytest.mark.parametrize("listed", ["jobs", "chains"])
+async def test_lists_have_bounds_of_time(ask, job, listed):
+    first = (await ask("GET", f"/chains/{await ask.start(job)}"))["createdAt"]
+    second = await ask.start(job)
+    moment = (await ask("GET", f"/chains/{second}"))["createdAt"]
+
+    async def found(*bounds):
+        query = "&".join((f"type={quote(job)}", *bounds))
+        return [each["createdAt"] for each in (await ask("GET", f"/{listed}?{query}"))["items"]]
+
+    for since, until in (("from", "to"), ("createdFrom", "createdTo")):
+        assert await found(f"{since}={quote(moment)}") == [moment]
+        assert await found(f"{until}={quote(moment)}") == [first]
+        assert await found(f"{since}={moment.removesuffix('Z')}") == [moment], "a UTC time"
+        assert await found(f"{since}={quote(first)}", f"{until}={quote(moment)}") == [first]
+    await ask("GET", f"/{listed}?from=yesterday", status=400)
+
+
 async def test_attempts_show_their_errors(ask, broker):
     async with AsyncExitStack() as stack:
         await start_worker(stack, broker, forge)
@@ -47,6 +65,8 @@ async def test_attempts_show_their_errors(ask, broker):
     attempts = (await ask("GET", f"/jobs/{chain_id}/attempts"))["attempts"]
     assert [each["outcome"] for each in attempts] == ["failed", "failed"]
     assert all("RuntimeError: too hot" in each["error"] for each in attempts)
+    for listed in ("jobs", "chains"):
+        assert "RuntimeError: too hot" in (await ask("GET", f"/{listed}/{chain_id}"))["lastError"]
     later = (await ask("GET", f"/jobs/{chain_id}/attempts?after=1"))["attempts"]
     assert [each["attempt"] for each in later] == [2]
 

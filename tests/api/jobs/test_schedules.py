@@ -38,6 +38,19 @@ async def test_a_schedule_is_put_shown_changed_and_deleted(ask, name):
     await ask("GET", path(name), status=404)
 
 
+async def test_a_schedule_is_paused_and_resumed(ask, name):
+    await ask("PUT", path(name), {"type": "sweep", "cron": "0 3 * * *"})
+
+    paused = await ask("POST", f"{path(name)}/pause")
+    assert (paused["isEnabled"], paused["isPaused"]) == (False, True)
+    resumed = await ask("POST", f"{path(name)}/resume")
+    assert (resumed["isEnabled"], resumed["isPaused"], resumed["owner"]) == (True, False, None)
+
+    await ask("DELETE", path(name))
+    for action in ("pause", "resume"):
+        await ask("POST", f"{path(name)}/{action}", status=404)
+
+
 async def test_schedules_are_listed_by_name(ask, name):
     for suffix in ("a", "b", "c"):
         body = {"type": "sweep", "cron": "0 3 * * *", "isEnabled": False}

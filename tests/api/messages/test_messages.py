@@ -153,6 +153,76 @@ async def test_defect_41_a_status_knows_the_leases_of_every_group(client, queue)
     assert await statuses() == {"a": "completed", "b": "dead_letter"}
 
 
+async def states_everywhere(client, queue):
+    """Return the states of a queue's messages as every listing and every single one tells them."""
+    page = await listed(client, queue=queue)
+    newest = await get(client, f"/api/v1/status/queues/{queue}/messages")
+    single = [await get(client, path_of(m["partitionId"], m["id"])) for m in page["messages"]]
+    filtered = {
+        name: status
+        for status in ("pending", "processing", "completed", "dead_letter")
+        for name in await names(client, queue=queue, status=status)
+    }
+    told = [{m["transactionId"]: m["status"] for m in each} for each in (newest, single)]
+    states = {m["transactionId"]: m["status"] for m in page["messages"]}
+    assert [filtered, *told] == [states] * 3
+    return states
+
+
+async def counted(client, queue):
+    totals = (await get(client, f"/api/v1/status/queues/{queue}"))["totals"]
+    return totals["pending"], totals["processing"]
+
+
+async def test_every_listing_tells_the_same_state_of_a_message(client, queue):
+    for group in ("fast", "slow"):
+        await client.pop(queue, consumerGroup=group, subscriptionMode="all")
+    await push_named(client, queue, "a", "b", "c")
+    (first,) = await client.pop(queue, consumerGroup="fast")
+    await client.ack(first)
+    await client.pop(queue, consumerGroup="fast")
+
+    assert await states_everywhere(client, queue) == {
+        "a": "pending",
+        "b": "processing",
+        "c": "pending",
+    }
+    assert await counted(client, queue) == (3, 1)
+    await client.pop(queue, autoAck="true", batch=3)
+    await client.pop(queue, consumerGroup="slow", autoAck="true", batch=3)
+    assert await states_everywhere(client, queue) == {
+        "a": "completed",
+        "b": "processing",
+        "c": "pending",
+    }
+    assert await counted(client, queue) == (2, 1)
+
+
+async def test_a_message_that_waits_for_its_retry_is_pending_although_its_lease_goes_on(
+    client, queue
+):
+    await client.configure(queue, ackMode="individual", retryDelay=60_000)
+    await push_named(client, queue, "a", "b")
+    (failed, _) = await client.pop(queue, batch=2)
+    await client.ack(failed, "failed")
+
+    assert await states_everywhere(client, queue) == {"a": "pending", "b": "processing"}
+    assert await counted(client, queue) == (2, 1)
+
+
+async def test_the_default_group_counts_in_every_partition_once_it_was_polled(client, queue):
+    await client.pop(queue, consumerGroup="g", subscriptionMode="all")
+    await push_named(client, queue, "a", partition="p")
+    await push_named(client, queue, "b", partition="q")
+    await client.pop(queue, consumerGroup="g", autoAck="true", batch=9, partitions=9)
+    alone = await states_everywhere(client, queue)
+    await client.pop(queue, partition="p", autoAck="true")
+
+    assert alone == {"a": "completed", "b": "completed"}
+    assert await states_everywhere(client, queue) == {"a": "completed", "b": "pending"}
+    assert await counted(client, queue) == (1, 0)
+
+
 @pytest.mark.parametrize(
     ("status", "expected"),
     [("pending", ["d"]), ("processing", ["c"]), ("completed", ["a"]), ("dead_letter", ["b"])],
@@ -383,7 +453,7 @@ async def test_peeking_needs_a_group_that_exists(client, queue):
 @pytest.mark.parametrize(
     ("method", "action"), [("GET", ""), ("DELETE", ""), ("POST", "/retry"), ("POST", "/dlq")]
 )
-@pytest.mark.parametrize("partition", ["no-uuid", UNKNOWN_PARTITION])
+@pytest.mark.parametrize("partition", ["0198c1a2-0000-7000-8000-000000000001", UNKNOWN_PARTITION])
 @pytest.mark.parametrize("name", ["t", "00000000-0fff-8fff-8000-000000000007"])
 async def test_a_message_that_does_not_exist_is_a_404(client, method, action, partition, name):
     assert (await client.call(method, path_of(partition, name, action))).status == 404

@@ -261,7 +261,9 @@ async def test_a_message_id_nobody_has_is_a_404(client, queue):
     await trace(client, {**message, "transaction_id": beyond}, 1, status=404)
 
 
-@pytest.mark.parametrize("partition", ["nobody", "00000fff-ffff-8fff-8000-000000000000"])
+@pytest.mark.parametrize(
+    "partition", ["0198c1a2-0000-7000-8000-000000000001", "00000fff-ffff-8fff-8000-000000000000"]
+)
 async def test_traces_of_an_unknown_partition_are_a_404(client, partition):
     body = await read(client, f"{partition}/x", status=404)
 

@@ -42,6 +42,8 @@ async def test_who_asks_is_accepted_when_there_is_no_room_and_served_later(broke
     assert answer.headers["location"] == f"/api/v1/operations/{body['operationId']}"
     assert UUID(body["operationId"]).version == 7
     assert [body["queuePosition"], body["results"]] == [1, []]
+    assert [body["status"], body["reason"]] == ["queued", "overloaded"]
+    assert f"/api/v1/operations/{body['operationId']}" in body["note"]
     assert body["estimatedWait"] >= 0
     (operation,) = body["operations"]
     place = ["type", "queue", "partition"]
@@ -66,6 +68,47 @@ async def test_the_answer_of_an_operation_is_that_of_the_request(broker, client,
     assert payloads(await client.pop(queue, batch=10)) == [1, 2]
 
 
+async def test_a_bad_item_is_not_accepted_and_its_neighbours_are(broker, client, queue):
+    bad = {"queue": "q" * 256, "payload": "bad"}
+    items = [{"queue": queue, "payload": 1}, bad, {"queue": queue, "payload": 2}]
+    async with overload(broker, queue):
+        body = json.dumps({"items": items}).encode()
+        answer = await client.call("POST", "/api/v1/push", body, PREFER)
+
+    assert answer.status == 202
+    (failed,) = json.loads(answer.body)["results"]
+    assert [failed["index"], failed["status"]] == [1, "failed"]
+    assert failed["error"] == "queue is longer than 255 characters"
+    await ended(client, json.loads(answer.body)["operationId"])
+    assert payloads(await client.pop(queue, batch=10)) == [1, 2]
+
+
+async def test_what_is_loose_is_accepted_unless_its_queue_is_strict(broker, client, queue):
+    for name, strict in ((queue, False), (f"{queue}-strict", True)):
+        await client.configure(name, strict=strict)
+        await client.push_payloads(name, 0)
+    async with overload(broker, queue):
+        body = await accepted(client, queue, 1, colour="red")
+        refused = await push(client, f"{queue}-strict", 1, colour="red")
+
+    assert (await ended(client, body["operationId"]))["status"] == "completed"
+    assert refused.status == 400
+    assert json.loads(refused.body)["error"] == "unknown field `colour`"
+
+
+async def test_without_a_window_nothing_in_an_operation_is_a_duplicate(broker, client, queue):
+    await client.configure(queue, dedupWindowSeconds=0)
+    await client.push({"queue": queue, "payload": 1, "transactionId": "a"})
+    async with overload(broker, queue):
+        one = await accepted(client, queue, 2, 3, transactionId="a")
+        other = await accepted(client, queue, 4, transactionId="a")
+
+    results = (await ended(client, one["operationId"]))["answer"]
+    results += (await ended(client, other["operationId"]))["answer"]
+    assert [each["status"] for each in results] == ["queued"] * 3
+    assert payloads(await client.pop(queue, batch=10)) == [1, 2, 3, 4]
+
+
 async def test_who_does_not_ask_is_held_back_and_then_refused(broker, client, queue):
     await client.push_payloads(queue, 1)
     async with overload(broker, queue):
@@ -73,9 +116,10 @@ async def test_who_does_not_ask_is_held_back_and_then_refused(broker, client, qu
             answer = await push(client, queue, 2, headers="")
 
     assert answer.status == 429
-    assert json.loads(answer.body)["code"] == "overloaded"
+    body = json.loads(answer.body)
+    assert [body["code"], body["queueDepth"]] == ["overloaded", 1]
     assert int(answer.headers["retry-after"]) >= 1
-    assert duration.seconds >= TIGHT["overload_wait_s"]
+    assert duration.seconds > TIGHT["overload_wait_s"] - 0.01  # uvloop's timers count milliseconds
     assert payloads(await client.pop(queue, batch=10)) == [1]
 
 
@@ -105,6 +149,7 @@ async def test_later_pushes_of_a_partition_wait_behind_although_there_is_room(
         elsewhere = await push(client, queue, 5, partition="other")
 
     assert [first["queuePosition"], second["queuePosition"]] == [1, 2]
+    assert [first["reason"], second["reason"]] == ["overloaded", "partition_deferred"]
     assert [refused.status, elsewhere.status] == [429, 201]
     await ended(client, second["operationId"])
     (last,) = await client.push_payloads(queue, 6)
@@ -299,6 +344,8 @@ async def test_operations_are_counted_and_listed_page_by_page(broker, client, qu
     assert stats["byType"]["push"]["waiting"] >= 2
     assert stats["waitingBytes"] > 0
     assert stats["oldestWaitingAt"].endswith("Z")
+    assert stats["oldestWaitingAt"] < stats["newestWaitingAt"]
+    assert [stats["systemHealth"], stats["alerts"]] == ["healthy", []]
     ids = [body["operationId"] for body in bodies]
     found = [each["operationId"] for each in first["operations"] + rest["operations"]]
     assert found == ids[::-1]
@@ -307,7 +354,31 @@ async def test_operations_are_counted_and_listed_page_by_page(broker, client, qu
     await ended(client, ids[-1])
     done = await read(client, f"?queue={queue}&status=completed")
     assert len(done["operations"]) == 3
+    latency = (await read(client, "/stats"))["latency"]
+    assert latency["samples"] >= 3
+    assert 0 < latency["p50"] <= latency["p95"] <= latency["max"]
     assert (await read(client, f"?queue={queue}&status=failed"))["operations"] == []
+
+
+async def test_an_operation_that_is_not_carried_out_raises_an_alert(broker, client, queue):
+    async with standstill(broker):
+        async with overload(broker, queue):
+            body = await accepted(client, queue, 1)
+        async with broker.sql() as sql:
+            await sql.execute("set session_replication_role = replica")  # past the standstill
+            await sql.execute(
+                "update skep.operation set available_at = available_at - interval '1 day'"
+                " where id = $1",
+                body["operationId"],
+            )
+        stats = await read(client, "/stats")
+
+    (alert,) = [each for each in stats["alerts"] if each["operationId"] == body["operationId"]]
+    assert stats["systemHealth"] == "stuck"
+    assert [alert["queue"], alert["partition"], alert["type"]] == [queue, "Default", "push"]
+    assert alert["dueAt"].endswith("Z")
+    await ended(client, body["operationId"])
+    assert (await read(client, "/stats"))["systemHealth"] == "healthy"
 
 
 @pytest.mark.parametrize("query", ["limit=0", "limit=1001", "status=lost", "before=-1"])

@@ -191,7 +191,6 @@ async def test_the_group_of_a_batch_stands_over_those_of_its_items(client, queue
 
 
 async def test_a_failed_message_comes_again_at_once_without_a_retry_delay(client, queue):
-    await client.configure(queue, retryDelay=0)
     first, _ = await push_and_pop(client, queue, 1, 2)
 
     result = await client.ack(first, "failed", error="boom")

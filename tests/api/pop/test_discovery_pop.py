@@ -47,6 +47,25 @@ async def test_a_namespace_or_a_task_is_required(client, parameters):
     assert "namespace or task is required" in json.loads(answer.body)["error"]
 
 
+async def test_a_queue_may_be_named_in_the_query_instead_of_the_path(client, queue):
+    await client.push_payloads(queue, 1, partition="a")
+    await client.push_payloads(queue, 2, partition="b")
+
+    only = await client.call("GET", discover_path(queue=queue, partition="b", autoAck="true"))
+    rest = await client.call("GET", discover_path(queue=queue, batch=5, consumerGroup="g"))
+
+    assert payloads(json.loads(only.body)["messages"]) == [2]
+    assert json.loads(rest.body)["queue"] == queue
+    assert json.loads(rest.body)["consumerGroup"] == "g"
+
+
+async def test_a_queue_named_in_the_query_is_checked_as_one_in_the_path(client):
+    answer = await client.call("GET", discover_path(queue="q" * 256))
+
+    assert answer.status == 400
+    assert json.loads(answer.body)["error"] == "queue is longer than 255 characters"
+
+
 @pytest.mark.parametrize("name", ["namespace", "task"])
 async def test_names_that_cannot_be_stored_are_refused(client, name):
     answer = await client.call("GET", discover_path(**{name: "x" * 256}))

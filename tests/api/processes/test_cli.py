@@ -174,6 +174,13 @@ class TestServe:
 
         assert_refused(result, exit_code=2, saying="cannot connect to PostgreSQL")
 
+    def test_the_first_start_on_a_database_that_cannot_be_reached_says_why(self, skep, tmp_path):
+        flags = ("--port", 0, "--database-url", UNREACHABLE)
+        result = skep("serve", *flags, SKEP_SPILL_DIR=str(tmp_path))
+
+        assert_refused(result, exit_code=2, saying="cannot connect to PostgreSQL")
+        assert list(tmp_path.iterdir()) == []
+
     def test_a_database_that_is_away_is_not_waited_for_where_that_is_said(self, skep):
         flags = ("--port", 0, "--database-url", UNREACHABLE)
         result = skep("serve", *flags, SKEP_START_WITHOUT_DATABASE="never")

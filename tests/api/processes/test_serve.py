@@ -2,8 +2,10 @@
 
 import os
 import re
+import select
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -11,9 +13,14 @@ from contextlib import contextmanager
 import httpx
 import pytest
 
+from tests.faults.support.instances import worker_pids
+from tests.support.ports import free_port, free_ports
 from tests.support.postgres import make_reachable_directory
 
 pytestmark = pytest.mark.slow
+
+AT_ONCE_S = 3
+"""Some tenths of a second, on a machine that is busy with other tests."""
 
 
 class Broker:
@@ -48,10 +55,11 @@ class Broker:
 
 
 @contextmanager
-def serving(data_dir, *flags):
-    command = [sys.executable, "-m", "skep", "serve", "--port", "0", *flags]
-    command += ["--data-dir", str(data_dir)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+def serving(data_dir, *flags, **variables):
+    command = [sys.executable, "-m", "skep", "serve", *flags, "--data-dir", str(data_dir)]
+    chosen = {name: str(value) for name, value in {"SKEP_PORT": 0, **variables}.items()}
+    environment = {**os.environ, **chosen}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         try:
             yield Broker(process)
         finally:
@@ -96,13 +104,28 @@ def test_a_message_survives_a_restart_and_sigterm_ends_well(data_dir):
     assert popped == ["kept"]
 
 
+def test_a_worker_ends_at_once_when_its_supervisor_is_killed(data_dir):
+    with serving(data_dir) as broker:
+        (worker,) = worker_pids(broker)
+        descriptor = os.pidfd_open(worker)
+        try:
+            broker.process.kill()
+            has_ended, _, _ = select.select([descriptor], [], [], AT_ONCE_S)
+        finally:
+            os.close(descriptor)
+
+    assert has_ended
+
+
 def test_a_killed_broker_can_be_started_again_at_once(data_dir):
-    with serving(data_dir) as first:
+    (peer_port,) = free_ports(1, socket.SOCK_DGRAM)
+    ports = {"SKEP_PORT": free_port(), "SKEP_PEER_PORT": peer_port, "SKEP_PEER_SECRET": "x" * 32}
+    with serving(data_dir, **ports) as first:
         first.push("kill", "kept")
         first.process.kill()
         first.process.wait()
 
-        with serving(data_dir) as second:
+        with serving(data_dir, **ports) as second:
             popped = second.pop("kill")
 
     assert popped == ["kept"]

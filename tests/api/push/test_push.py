@@ -29,6 +29,13 @@ def item(queue, transaction_id, payload=None, **members):
     return {"queue": queue, "transactionId": transaction_id, "payload": payload, **members}
 
 
+async def labels_of(client, queue):
+    """Return the namespace and the task of a queue."""
+    answer = await client.call("GET", f"/api/v1/resources/queues/{queue}")
+    found = json.loads(answer.body)
+    return found["namespace"], found["task"]
+
+
 # Answers
 
 
@@ -98,13 +105,54 @@ async def test_a_trace_id_is_returned_and_delivered(client, queue):
 
 
 async def test_members_that_are_not_known_are_ignored(client, queue):
-    body = {"items": [item(queue, "t", 1, messageId="mine", producerSub="me")], "bufferMs": 5}
+    body = {"items": [item(queue, "t", 1, messageID="mine", producerSub="me")], "bufferMs": 5}
 
     answer = await client.post("/api/v1/push", body)
     (message,) = await client.pop(queue)
 
     assert answer.status == 201
     assert message["producerSub"] is None
+
+
+async def test_namespace_and_task_of_an_item_are_those_of_the_queue_it_creates(client, queue):
+    name = f"{queue}.a.b"
+    await client.push(item(name, "t", namespace="shop", task="bill"))
+    await client.push(item(name, "u", partition="p", namespace="other"))
+    await client.push(item(f"{name}2", "t", task=""), item(f"{name}3", "t"))
+
+    labels = [await labels_of(client, each) for each in (name, f"{name}2", f"{name}3")]
+
+    assert labels == [("shop", "bill"), (queue, ""), (queue, "a")]
+
+
+async def test_a_transaction_names_namespace_and_task_as_well(client, queue):
+    pushed = item(queue, "t", namespace="shop", task="bill")
+    body = {"operations": [{"type": "push", "items": [pushed]}]}
+    flat = {"type": "push", "queue": f"{queue}-flat", "data": 1, "namespace": "n", "task": "t"}
+    await client.post("/api/v1/transaction", body)
+    await client.post("/api/v1/transaction", {"operations": [flat]})
+
+    assert await labels_of(client, queue) == ("shop", "bill")
+    assert await labels_of(client, f"{queue}-flat") == ("n", "t")
+
+
+async def test_the_message_id_of_an_item_without_a_transaction_id_takes_its_place(client, queue):
+    first = {"queue": queue, "payload": 1, "messageId": TRACE_ID}
+    named = {"queue": queue, "payload": 2, "messageId": TRACE_ID, "transactionId": "t"}
+
+    results = await client.push(first, named, first)
+
+    assert statuses(results) == ["queued", "queued", "duplicate"]
+    assert [each["transaction_id"] for each in results] == [TRACE_ID, "t", TRACE_ID]
+
+
+async def test_a_message_id_that_cannot_be_stored_is_refused(client, queue):
+    items = [{"queue": queue, "messageId": "m" * 256}]
+
+    answer = await client.post("/api/v1/push", {"items": items})
+
+    assert answer.status == 400
+    assert json.loads(answer.body)["error"] == "transactionId is longer than 255 characters"
 
 
 async def test_an_item_without_a_payload_is_a_message_with_null(client, queue):

@@ -232,7 +232,8 @@ async def test_a_full_queue_answers_429_and_says_when_to_come_back(client, queue
 
     assert answer.status == 429
     assert int(answer.headers["retry-after"]) >= 1
-    assert json.loads(answer.body)["code"] == "queue_full"
+    body = json.loads(answer.body)
+    assert [body["code"], body["queueDepth"]] == ["queue_full", 3]
 
 
 async def test_a_full_queue_does_not_fail_items_for_others(client, queue):
@@ -337,3 +338,18 @@ async def test_a_letter_that_cannot_be_opened_does_not_hide_the_others(broker, c
     letters = {letter["data"]: letter for letter in json.loads(answer.body)["messages"]}
     assert set(letters) == {"readable", None}
     assert "lost" in letters[None]["payloadError"]
+
+
+async def test_a_stored_schema_that_cannot_be_used_lets_nothing_pass_unchecked(
+    broker, client, queue
+):
+    await client.configure(queue, jsonSchema=SCHEMA)
+    async with broker.sql() as sql:
+        spoil = "update skep.queue set json_schema = $2, version = version + 1 where name = $1"
+        await sql.execute(spoil, queue, '{"type":"bee"}')
+    good, other = {"queue": queue, "payload": {"n": 1}}, {"queue": f"{queue}-2", "payload": 1}
+
+    results = [await client.push(good, other) for _ in range(3)]
+
+    assert [[each["status"] for each in pair] for pair in results] == [["failed", "queued"]] * 3
+    assert "jsonSchema" in results[0][0]["error"]

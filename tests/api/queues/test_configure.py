@@ -9,7 +9,7 @@ DEFAULTS = {
     "maxSize": 0,
     "ttl": 0,
     "retryLimit": 3,
-    "retryDelay": 1000,
+    "retryDelay": 0,
     "deadLetterQueue": True,
     "dlqAfterMaxRetries": True,
     "priority": 0,
@@ -29,6 +29,7 @@ DEFAULTS = {
     "archiveAfterSeconds": 0,
     "archiveBeforeDelete": False,
     "deferral": "asked",
+    "strict": False,
 }
 
 SCHEMA = {"type": "object", "required": ["bee"], "properties": {"bee": {"type": "string"}}}

@@ -149,12 +149,12 @@ class TestCounting:
 
         assert await self.counts(client, queue) == [3, 2, 0, 1]
 
-    async def test_queue_mode_decides_where_it_consumes(self, client, queue):
+    async def test_the_slowest_group_decides_beside_queue_mode(self, client, queue):
         await client.push_payloads(queue, 1, 2, 3)
         await client.pop(queue, batch=2, autoAck=True)
         await client.pop(queue, batch=1, autoAck=True, consumerGroup="slow")
 
-        assert await self.counts(client, queue) == [3, 1, 0, 2]
+        assert await self.counts(client, queue) == [3, 2, 0, 1]
 
     async def test_defect_39_more_groups_do_not_multiply_the_counts(self, client, queue):
         await client.push_payloads(queue, 1, 2)

@@ -1,5 +1,6 @@
 """What is kept, for how long, and who may see what went."""
 
+import asyncio
 import json
 from datetime import datetime, timedelta
 from urllib.parse import quote
@@ -18,11 +19,23 @@ AGE_GROUPS = """
 """
 
 
+LEAD_ELSEWHERE = """
+  insert into skep.leadership (service, holder, expires_at)
+  values ('housekeeping', gen_random_uuid(), now() + interval '1 day')
+  on conflict (service) do update set holder = excluded.holder, expires_at = excluded.expires_at
+"""
+
+
 @pytest.fixture(scope="module")
 def broker(start_broker):
-    """A broker whose own runs come too late to meddle with the tests."""
-    never = {"retention_interval_s": 86_400, "eviction_interval_s": 86_400}
-    with start_broker("--workers", "1", **never) as broker:
+    """A broker that deletes nothing by itself: a process that does not exist leads."""
+
+    async def lead_elsewhere():
+        async with broker.sql() as sql:
+            await sql.execute(LEAD_ELSEWHERE)
+
+    with start_broker("--workers", "1") as broker:
+        asyncio.run(lead_elsewhere())
         yield broker
 
 

@@ -113,7 +113,7 @@ def check_reading(path, body):
         assert_same(json.loads(body), PushResults([body]), ["transaction_id", "message_id"])
     elif path.startswith("/api/v1/pop"):
         said = decode_said(body).messages
-        messages = decode_popped(body).messages
+        messages = decode_popped(body)
         # Bytes, because numbers beyond all types are carried, too.
         assert [message.raw for message in messages] == [each["data"] for each in said]
         names = ["id", "transactionId", "partitionId", "leaseId", "headers", "retryCount"]

@@ -48,6 +48,33 @@ async def expire(broker, lease_id):
         )
 
 
+async def test_the_operations_may_be_the_whole_body(client, queue):
+    (message,) = await leased(client, queue, 1)
+
+    answer = await client.post(
+        "/api/v1/transaction", [push_op(f"{queue}-sink", "out"), ack_op(message)]
+    )
+
+    assert [answer.status, json.loads(answer.body)["success"]] == [200, True]
+    assert payloads(await client.pop(f"{queue}-sink")) == ["out"]
+    assert await client.pop(queue) == []
+
+
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        ([], "operations array cannot be empty"),
+        ([{"type": "sing"}], "the type of an operation is push or ack"),
+        ([{"type": "ack", "partitionId": "p"}], "an ack needs a transactionId"),
+    ],
+)
+async def test_a_bare_array_is_checked_as_operations_are(client, body, error):
+    answer = await client.post("/api/v1/transaction", body)
+
+    assert answer.status == 400
+    assert json.loads(answer.body)["error"].startswith(error)
+
+
 async def test_acks_and_pushes_happen_together(client, queue):
     sink = f"{queue}-sink"
     (message,) = await leased(client, queue, 1)
@@ -363,7 +390,6 @@ async def test_an_ack_that_cannot_be_fails_the_transaction(client, queue, member
     ("body", "text"),
     [
         (b"", "empty"),
-        (b"[]", "Expected `object`"),
         (b"{}", "operations array required"),
         (b'{"operations":1}', "operations array required"),
         (b'{"operations":[]}', "operations array cannot be empty"),
@@ -447,3 +473,25 @@ async def test_a_queue_deleted_behind_the_brokers_back_is_made_again(broker, cli
 
     assert answer["success"] is True
     assert payloads(await client.pop(queue, batch=10)) == [2]
+
+
+async def test_without_a_window_nothing_is_a_duplicate_in_one_transaction(client, queue):
+    await client.configure(queue, dedupWindowSeconds=0)
+
+    answer = await commit(client, push_op(queue, 1, 2, transactionId="t"))
+
+    assert [result["status"] for result in answer["results"]] == ["queued"] * 2
+    assert len({result["messageId"] for result in answer["results"]}) == 2
+    assert payloads(await client.pop(queue, batch=10)) == [1, 2]
+
+
+async def test_a_message_id_that_does_not_exist_yet_is_not_looked_up_by_transaction_id(
+    client, queue
+):
+    (message,) = await leased(client, queue, 1)
+    beyond = message["id"][:-4] + "ffff"
+
+    answer = await commit(client, ack_op(message, messageId=beyond))
+
+    assert answer["success"] is False
+    assert "Message not found" in answer["error"]

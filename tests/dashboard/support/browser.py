@@ -15,7 +15,13 @@ from tests.tidy.tree import ROOT
 DASHBOARD = ROOT / "dashboard"
 SITE = ROOT / "src" / "skep" / "dashboard" / "site"
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-FLAGS = ("--no-sandbox", "--headless=shell", "--disable-gpu", "--no-zygote")
+FLAGS = (
+    "--no-sandbox",
+    "--headless=shell",
+    "--disable-gpu",
+    "--no-zygote",
+    "--host-resolver-rules=MAP *.example 127.0.0.1",
+)
 
 
 def has_node():

@@ -7,6 +7,7 @@ what happens to a single call.
 import asyncio
 import json
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 
 import msgspec
 from msgspec import Raw
@@ -16,6 +17,7 @@ from skep.app.processes.assignment import assign_workers, bind_listener
 from skep.broker.directory import Subscription
 from skep.broker.pop.accept import Poll, PollOptions
 from skep.broker.queues.configure import Configure
+from skep.db.access.functions import Functions
 from skep.model.wire import QUEUE_MODE, AckItem, PushItem, TransactionBody
 from skep.settings import Settings
 
@@ -30,7 +32,7 @@ class InProcessBroker:
         self.long_polls = broker.pop.long_polls
 
     async def configure(self, queue, **options):
-        configure = Configure(self.broker.core.query)
+        configure = Configure(Functions(self.broker.core.query))
         await configure.configure_queue(queue, namespace=None, task=None, options=options)
 
     async def push(self, *items):
@@ -59,7 +61,7 @@ class InProcessBroker:
                 **{**defaults, **options},
             ),
             deadline=asyncio.get_running_loop().time() + wait_s,
-            deliver=lambda body: _deliver(answered, body),
+            answer=lambda body: _deliver(answered, body),
             refuse=answered.set_exception,
         )
         poll.answered = answered
@@ -92,7 +94,10 @@ class InProcessBroker:
         members = {"operations": operations, "requiredLeases": leases}
         body = msgspec.json.decode(msgspec.json.encode(members), type=TransactionBody)
         answered = asyncio.get_running_loop().create_future()
-        self.broker.transaction.transaction.commit(body, answered.set_result)
+        client = SimpleNamespace(
+            respond=lambda _, answer: answered.set_result(answer), refuse=answered.set_exception
+        )
+        self.broker.transaction.transaction.commit(body, client)
         return json.loads(await _patiently(answered))
 
 

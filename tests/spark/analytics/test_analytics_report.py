@@ -140,7 +140,7 @@ def test_latencies_are_those_of_all_queues_together_with_gaps_where_nothing_is_k
     half, _, _ = latency_series(figures)
 
     assert half.values[:3] == [10, None, 0.5]
-    assert (figures.total().delivered, figures.total().failed) == (9, 3)
+    assert (figures.total.delivered, figures.total.failed) == (9, 3)
 
 
 def test_the_groups_furthest_behind_are_drawn():

@@ -10,7 +10,6 @@ from skep.model.encryption import KeyRing
 from skep.model.encryption_key import EncryptionKey
 from skep.model.errors import NotFound
 from skep.model.ids import message_id
-from skep.spark.archive.archive_files import AttemptIsOver, copy_split
 from skep.spark.archive.archiver import (
     ArchiveBusy,
     ArchivePlan,
@@ -18,10 +17,10 @@ from skep.spark.archive.archiver import (
     ForeignArchive,
     archive_lock,
 )
+from skep.spark.archive.copy_task import AttemptIsOver, copy_split
 from skep.spark.archive.lake import LOCK, WrongWarehouse, all_data_files
 from skep.spark.runtime.postgres import forget_connections
-from skep.spark.runtime.tasks import run_here
-from tests.spark.support.archives import Shop, files_below
+from tests.spark.support.archives import Shop, files_below, run_here
 from tests.spark.support.logs import envelope
 
 KEY = "2b" * 32
@@ -126,13 +125,15 @@ def test_files_hold_one_queue_and_one_day_so_that_readers_can_skip_them(shop):
     shop.archive()
 
     with shop.lake() as lake:
-        assert len(lake.files()) == 6
+        planned = [task.file for task in lake.table().scan().plan_files()]
+        queue_and_day = {file.file_path: (file.partition[0], file.partition[1]) for file in planned}
+        assert len(queue_and_day) == 6
         for name in names:
-            (first, second) = lake.files(name)
-            assert (first.queue, second.day - first.day) == (name, 1)
+            (queue, day), (_, next_day) = (queue_and_day[each.address] for each in lake.files(name))
+            assert (queue, next_day - day) == (name, 1)
         now = datetime.now(UTC)
         (recent,) = lake.files("orders", since=now - timedelta(hours=3))
-        assert recent.day == lake.files("orders")[1].day
+        assert recent == lake.files("orders")[1]
         assert lake.files("orders", until=now - timedelta(days=3)) == []
         assert lake.files("orders", xid_min=recent.xid_max + 1) == []
 

@@ -77,7 +77,7 @@ def test_a_queue_goes_through_the_archive_by_commands(spark, shop, skep):
 def test_a_stream_of_spark_reads_both_tiers(spark, shop, tmp_path):
     shop.push_old(1, 2)
     shop.read_all()
-    shop.archive(run_on_spark(spark))
+    shop.archive(run_on_spark(lambda: spark))
     shop.writer.push(3)
     source = spark.readStream.format("skep").options(
         url=shop.url, queue="orders", tier="all", maxMessagesPerTrigger="2"
@@ -117,7 +117,7 @@ def test_what_a_task_says_when_it_fails_reaches_the_person(spark):
         raise CannotArchive(f"no room for {task}")
 
     with pytest.raises(TaskFailed, match=r"CannotArchive: no room for 7") as failure:
-        run_on_spark(spark)([7], fail, lambda messages, size: None)
+        run_on_spark(lambda: spark)([7], fail, lambda messages, size: None)
 
     assert "\n" not in failure.value.message
 
@@ -128,7 +128,7 @@ def test_a_task_that_lost_the_database_says_so_and_is_not_taken_for_a_mistake(sp
         raise Unavailable("the connection was lost")
 
     with pytest.raises(Unavailable, match=r"a task on Spark failed: .*the connection was lost"):
-        run_on_spark(spark)([7], fail, lambda messages, size: None)
+        run_on_spark(lambda: spark)([7], fail, lambda messages, size: None)
 
 
 def test_mistakes_are_told_in_one_line(shop, skep, tmp_path):

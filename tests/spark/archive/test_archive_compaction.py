@@ -8,11 +8,10 @@ from sqlalchemy.exc import OperationalError
 
 from skep.model.errors import NotFound
 from skep.spark.archive.archiver import ArchiveBusy, archive_lock
-from skep.spark.archive.compaction import CompactionPlan, Compactor
+from skep.spark.archive.compaction import CompactionPlan, compact_lake
 from skep.spark.archive.lake import LOCK_TABLE
 from skep.spark.runtime.postgres import forget_connections
-from skep.spark.runtime.tasks import run_here
-from tests.spark.support.archives import Shop, files_below, payloads_of, run_tasks
+from tests.spark.support.archives import Shop, files_below, payloads_of, run_here, run_tasks
 
 LATER = timedelta(days=2)
 
@@ -41,12 +40,13 @@ def compact(shop, later=None, **choices):
     if later:
         hooks["now"] = lambda: datetime.now(UTC) + later
     with shop.lake() as lake:
-        return Compactor(lake, CompactionPlan(**choices), run_here, **hooks).compact()
+        return compact_lake(lake, CompactionPlan(**choices), run_here, **hooks)
 
 
 def file_sizes(shop):
     with shop.lake() as lake:
-        return sorted((file.queue, file.messages) for file in lake.files())
+        files = [task.file for task in lake.table().scan().plan_files()]
+        return sorted((file.partition[0], file.record_count) for file in files)
 
 
 def test_small_files_of_a_queue_and_day_become_one(scattered):

@@ -11,9 +11,9 @@ from tests.spark.support.archives import Shop
 
 ARCHIVE = """
 import os, signal, sys
-from skep.spark.runtime.tasks import run_here
 from skep.spark.archive.archiver import Archiver, ArchivePlan
 from skep.spark.archive.lake import Lake
+from tests.spark.support.archives import run_here
 
 url, warehouse, step = sys.argv[1:]
 

@@ -6,9 +6,8 @@ import duckdb
 import polars
 import pytest
 
-from skep.spark.archive.compaction import CompactionPlan, Compactor
-from skep.spark.runtime.tasks import run_here
-from tests.spark.support.archives import Shop
+from skep.spark.archive.compaction import CompactionPlan, compact_lake
+from tests.spark.support.archives import Shop, run_here
 
 
 @pytest.fixture
@@ -27,7 +26,7 @@ def paths(request, shop):
     """The files of the queue `orders`."""
     with shop.lake() as lake:
         if request.param == "compacted":
-            Compactor(lake, CompactionPlan(), run_here).compact()
+            compact_lake(lake, CompactionPlan(), run_here)
         return [urlsplit(file.address).path for file in lake.files("orders")]
 
 

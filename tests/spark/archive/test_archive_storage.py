@@ -6,7 +6,7 @@ import pytest
 from moto.server import ThreadedMotoServer
 from pyarrow import fs
 
-from skep.spark.archive.compaction import CompactionPlan, Compactor
+from skep.spark.archive.compaction import CompactionPlan, compact_lake
 from skep.spark.archive.storage import (
     InvalidWarehouse,
     Storage,
@@ -15,8 +15,7 @@ from skep.spark.archive.storage import (
     warehouse_address,
 )
 from skep.spark.runtime.postgres import forget_connections
-from skep.spark.runtime.tasks import run_here
-from tests.spark.support.archives import Shop, payloads_of, run_tasks
+from tests.spark.support.archives import Shop, payloads_of, run_here, run_tasks
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +63,7 @@ def test_an_archive_on_s3_is_written_read_compacted_and_cleaned(database_url, wr
     assert shop.read(tier="all") == [0, 1, 2, 3]
     with shop.lake() as lake:
         assert lake.unreferenced() == []
-        assert Compactor(lake, CompactionPlan(), run_here).compact().files_after == 1
+        assert compact_lake(lake, CompactionPlan(), run_here).files_after == 1
         (file,) = lake.files()
         assert file.address.startswith("s3://hive/lake/")
     assert shop.read(tier="all") == [0, 1, 2, 3]

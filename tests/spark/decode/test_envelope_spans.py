@@ -66,19 +66,12 @@ def rows_of(batch):
 def decoded_rows(batch):
     """Return the rows that come of decoding each and every segment."""
     found = EnvelopeDecoder(open_envelope=lambda sealed: sealed, taken_us=NOON_US).decode(batch)
+    columns = {name: found.column(name) for name in SCHEMA.names}
     columns = {
-        "queue": found.shared("queue").to_pylist(),
-        "partition": found.shared("partition").to_pylist(),
-        "offset": found.offsets,
-        "message_id": found.message_ids(),
-        "transaction_id": found.transaction_ids(),
-        "payload": [payload.decode() for payload in found.payloads().to_pylist()],
-        "payload_bytes": found.payload_bytes(),
-        "headers": found.headers(),
-        "producer": found.producers(),
-        "trace_id": found.trace_ids(),
-        "xid": found.shared("xid").to_pylist(),
+        name: values if isinstance(values, list) else values.to_pylist()
+        for name, values in columns.items()
     }
+    columns["payload"] = [payload.decode() for payload in columns["payload"]]
     return [
         dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)
     ]

@@ -15,6 +15,7 @@ import pytest
 
 from benchmarks.meter import read_processes, tree_of
 from benchmarks.spark.cluster import standalone_cluster
+from benchmarks.spark.victims import QUICK_START
 from tests.spark.on_cluster import environment, run_tests
 from tests.support.sizes import sized
 
@@ -37,8 +38,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(2 * TIMEOUT_S)]
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
-    with standalone_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
-        yield cluster
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JDK_JAVA_OPTIONS", QUICK_START)  # executors take their own from nowhere else
+        with standalone_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+            yield cluster
 
 
 def test_what_reads_streams_and_writes_locally_does_so_on_a_cluster(cluster):

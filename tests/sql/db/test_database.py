@@ -13,8 +13,11 @@ from skep.app.processes.database import (
     prepare_schema,
     running_embedded,
 )
+from skep.db.access.sessions import WrongDatabase
 from skep.db.schema.migrate import schema_state
+from skep.model.errors import Unavailable
 from skep.settings import Settings
+from skep.spill.directory import spill_directory
 
 
 def prepare(settings, dsn):
@@ -50,6 +53,27 @@ def test_a_url_is_used_as_it_is():
     with open_database(Settings(database_url="postgresql://db/skep")) as database:
         assert database.dsn == "postgresql://db/skep"
         assert database.companions == ()
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:1", "no..host"])
+def test_only_a_database_that_was_served_here_before_is_taken_for_away(tmp_path, host):
+    url = f"postgresql://me@{host}/skep"
+    settings = Settings(database_url=url, spill_dir=tmp_path)
+
+    with pytest.raises((WrongDatabase, Unavailable), match=r"cannot (connect|resolve)"):
+        prepare(settings, url)
+
+    spill_directory(settings).mkdir()
+    prepare(settings, url)  # the workers wait for it
+
+
+def test_a_refused_login_is_wrong_also_where_the_database_was_served_before(database_url, tmp_path):
+    url = database_url.replace("@", "mistyped@")
+    settings = Settings(database_url=url, spill_dir=tmp_path)
+    spill_directory(settings).mkdir()
+
+    with pytest.raises(WrongDatabase, match="authentication failed"):
+        prepare(settings, url)
 
 
 @pytest.mark.slow

@@ -14,14 +14,9 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from skep.db.embedded.launcher import (
-    DataDirectoryInUse,
-    DataDirectoryUnusable,
-    EmbeddedPostgres,
-    PostgresDidNotStart,
-    PostgresNotFound,
-    find_binaries,
-)
+from skep.db.embedded.cluster import DataDirectoryInUse, DataDirectoryUnusable
+from skep.db.embedded.launcher import EmbeddedPostgres, PostgresDidNotStart
+from skep.db.embedded.programs import PostgresNotFound, find_binaries
 from skep.model.errors import Defect
 from tests.support.postgres import DURABLE, chosen_binaries, make_reachable_directory
 

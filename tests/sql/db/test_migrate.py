@@ -5,14 +5,13 @@ import pytest
 
 from skep.db.embedded.launcher import EmbeddedPostgres
 from skep.db.schema.migrate import (
-    MigrationChanged,
     MigrationFailed,
     SchemaState,
-    SchemaTooNew,
     migrate,
     migration_script,
     schema_state,
 )
+from skep.db.schema.plan import MigrationChanged, SchemaTooNew
 from skep.model.errors import Unavailable
 from tests.support.sql_source import sql_source
 

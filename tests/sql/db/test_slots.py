@@ -202,6 +202,8 @@ async def test_sessions_terminated_while_idle_are_replaced_before_anyone_notices
         ended = "pg_terminate_backend(pid, 5000)"
         query = f"select {ended} from pg_stat_activity where application_name = $1"
         await observer.execute(query, APPLICATION)
+        # The server's goodbye and the end of the stream may arrive apart.
+        await eventually(lambda: all(slot.connection.is_closed() for slot in slots._free))
 
         fresh = {(await slots.call(WHO))[0][0] for _ in range(4)}
 
@@ -217,7 +219,7 @@ async def test_a_session_that_was_ended_is_not_used_again_although_its_socket_st
         await observer.execute("select pg_terminate_backend($1, 5000)", pid)
         await observer.execute("select 1")  # a round trip, in which the goodbye arrives
 
-        with pytest.raises((NotExecuted, OutcomeUnknown)):
+        with pytest.raises(NotExecuted):  # nothing was sent
             await slots.call(WHO)
         ((fresh_pid,),) = await slots.call(WHO)
         proxy.pass_endings()
@@ -281,6 +283,12 @@ async def test_a_call_that_got_no_slot_was_not_executed(proxy, observer):
 
         with pytest.raises(NotExecuted):
             await slots.call(INSERT, 1)
+        assert slots.waiting_count == 0
+        cancelled = asyncio.ensure_future(slots.call(INSERT, 1))
+        await eventually(lambda: slots.waiting_count == 1)
+        cancelled.cancel()
+        await asyncio.gather(cancelled, return_exceptions=True)
+        assert slots.waiting_count == 0
         proxy.open_door()
         await eventually(lambda: _succeeds(slots.call(INSERT, 2)))
 
@@ -367,6 +375,30 @@ async def test_a_caller_cancelled_in_the_very_turn_its_slot_came_gives_it_on(
         await require_all_free(slots, observer, 1)
 
 
+@pytest.mark.parametrize("is_away", [False, True], ids=["database there", "database away"])
+async def test_only_a_database_that_is_away_is_lost_by_cancelled_callers(
+    proxy, observer, caplog, is_away
+):
+    async with opened(proxy.url, size=2) as slots:
+        heard = []
+        slots.listener = heard.append
+        async with lock_held(observer):
+            calls = [asyncio.ensure_future(slots.call(LOCKED_CALL)) for _ in range(2)]
+            await until_waiting(observer, 2)
+            if is_away:
+                proxy.refuse_new()
+            for call in calls:
+                call.cancel()
+            await asyncio.wait(calls)
+        if is_away:
+            await eventually(lambda: heard == [False])
+            proxy.accept_new()
+        await eventually(lambda: slots.is_whole)
+
+    assert heard == ([False, True] if is_away else [])
+    assert ("lost the database" in caplog.text) == is_away
+
+
 # The end
 
 
@@ -396,6 +428,44 @@ async def test_closing_leaves_no_session_behind(database_url, observer):
         return await observer.fetchval(query, APPLICATION) == 0
 
     await eventually(is_alone)
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+async def test_in_a_hurry_no_call_waits_for_a_database_that_is_away(proxy, observer, moment):
+    async with opened(proxy.url, size=3, prepare=(INSERT,), patience_s=60) as slots:
+        under_way = proxy.at_next("insert into done", "hold")
+        calls = [asyncio.ensure_future(slots.call(INSERT, 1))]
+        await under_way.struck.wait()
+        proxy.refuse_new()
+        proxy.cut_all()  # this one, and two that are idle
+        if moment == "before":
+            slots.hurry()
+        else:
+            await eventually(lambda: slots.connected_count == 0)
+        calls += [asyncio.ensure_future(slots.call(INSERT, n)) for n in (2, 3)]
+        if moment == "after":
+            await eventually(lambda: slots.waiting_count == 2)
+            slots.hurry()
+
+        async with asyncio.timeout(SOON_S):
+            outcomes = await asyncio.gather(*calls, return_exceptions=True)
+
+    assert [type(outcome) for outcome in outcomes] == [Unavailable] * 3  # not to be repeated
+
+
+async def test_hurrying_twice_in_a_row_is_harmless(proxy, observer):
+    async with opened(proxy.url, size=1, prepare=(INSERT,), patience_s=60) as slots:
+        proxy.refuse_new()
+        proxy.cut_all()
+        call = asyncio.ensure_future(slots.call(INSERT, 1))
+        await eventually(lambda: slots.connected_count == 0)
+
+        for _ in range(4):  # also in the turn in which the wait is told to end
+            slots.hurry()
+            await asyncio.sleep(0)
+
+        with pytest.raises(Unavailable):
+            await call
 
 
 @pytest.mark.parametrize("change", ["port", "password", "database"])
@@ -434,7 +504,8 @@ async def test_calls_work_soon_after_the_databases_return(durable_postgres, way,
     server.start()
     async with opened(server.dsn, size=3, statement_timeout_s=30) as slots:
         first = asyncio.ensure_future(slots.call("select pg_sleep(60)"))
-        await slots.call(WHO)
+        asleep = "select from pg_stat_activity where wait_event = 'PgSleep'"
+        await eventually(lambda: slots.call(asleep))
         if way == "crash":
             os.kill(server.pid, signal.SIGKILL)
         await asyncio.to_thread(server.stop)

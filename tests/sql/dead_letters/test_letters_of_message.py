@@ -10,7 +10,7 @@ async def test_every_group_has_its_own_the_newest_failure_first(log):
     group = await log.subscribe("hive", "g")
     await log.advance()
     await log.execute(
-        "select skep.bury_range($1, $2, 0, 1, 'late', skep.now(), 1)",
+        "select skep.bury_messages($1, $2, '{1}', '{late}', '{1}', skep.now())",
         partition,
         group,
     )

@@ -18,7 +18,7 @@ async def bury_one_a_minute(log, count):
     for number in range(count):
         await log.push(partition, f"{number}")
         await log.value(
-            "select skep.bury_range($1, $2, $3::bigint - 1, $3, 'broken', $4, 1)",
+            "select skep.bury_messages($1, $2, array[$3::bigint], '{broken}', '{1}', $4)",
             partition,
             group,
             number + 1,

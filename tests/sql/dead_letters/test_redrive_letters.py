@@ -92,7 +92,7 @@ async def test_a_message_that_dies_again_gets_a_letter_of_its_own(log):
     await redrive(log, {letter: partition})
 
     await log.execute(
-        "select skep.bury_range($1, $2, 0, 1, 'again', skep.now(), 1)",
+        "select skep.bury_messages($1, $2, '{1}', '{again}', '{1}', skep.now())",
         partition,
         group,
     )

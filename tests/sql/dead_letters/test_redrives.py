@@ -4,9 +4,9 @@ from uuid import UUID
 
 import pytest
 
-from skep.broker.dead_letters.letters import DeadLetters, LetterFilter, LetterGone
-from skep.broker.dead_letters.moves import Mover, Target
+from skep.broker.dead_letters.letters import DeadLetters, LetterFilter, LetterGone, Target
 from skep.broker.dead_letters.redrive import Redrives
+from skep.db.access.functions import Functions
 from skep.db.access.slots import ONE_OFF, Slots
 from skep.model.errors import Refused
 from tests.sql.support.letters import bury, letter_ids, transaction_ids
@@ -29,9 +29,9 @@ class Desk:
 
     def __init__(self, slots, *, batch=2, **hooks):
         self.ears = Ears()
-        mover = Mover(slots, self.ears, hash_seed=1, **hooks)
-        self.letters = DeadLetters(slots, mover)
-        self.redrives = Redrives(slots, self.letters, mover, batch=batch)
+        sql = Functions(slots)
+        self.letters = DeadLetters(sql, self.ears, hash_seed=1, **hooks)
+        self.redrives = Redrives(sql, self.letters, batch=batch)
 
     async def until_ended(self, job):
         async def look():

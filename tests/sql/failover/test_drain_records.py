@@ -1,6 +1,7 @@
 """Draining a part of a spill file: stored once, whatever is repeated and however late."""
 
 import asyncio
+from datetime import timedelta
 
 import asyncpg
 import pytest
@@ -159,3 +160,16 @@ async def test_messages_wait_behind_operations_that_were_accepted_before_they_we
     await carry_out(log)
     await file.drain(0, 1, {a: "x"})
     assert await names(log, a) == ["first", "x"]
+
+
+async def test_without_a_window_twins_are_stored_and_scheduled(log, file):
+    [a] = await log.provision("hive", "a")
+    await log.set_options("hive", dedup_window_s=0)
+    queue_id = await log.value("select queue_id from skep.partition where id = $1", a)
+    later = [(queue_id, "x", NOON + timedelta(hours=1))] * 2
+
+    _, [row] = await file.drain(0, 4, {a: "xx"}, later=later)
+
+    assert [row["stored_item"], row["duplicate_item"]] == [[1, 2], None]
+    assert await names(log, a) == ["x", "x"]
+    assert await log.value("select count(*) from skep.scheduled") == 2

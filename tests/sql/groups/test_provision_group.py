@@ -166,3 +166,20 @@ async def test_of_two_who_decide_at_the_same_time_the_first_counts(log, open_log
     await transaction.commit()
 
     assert await second is True
+
+
+async def test_a_queue_is_not_created_when_that_is_not_wanted(log):
+    missing = "select * from skep.provision_group('typo', 'bees', 'all', null, null, false)"
+
+    assert await log.rows(missing) == []
+    assert await log.value("select count(*) from skep.queue where name = 'typo'") == 0
+
+
+async def test_a_group_is_subscribed_to_an_existing_queue_without_creating_any(log):
+    await three_messages(log)
+
+    [row] = await log.rows(
+        "select * from skep.provision_group('hive', 'bees', 'all', null, null, false)"
+    )
+
+    assert await popped(log, row["group_id"]) == ["first", "second", "third"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from skep.broker.groups.subscriptions import PARTITIONS_PER_STEP, RemovedGroupSweep, Subscriptions
+from skep.broker.groups.subscriptions import PARTITIONS_PER_STEP, Subscriptions, removed_group_sweep
 from skep.db.access.slots import ONE_OFF, Slots
 from skep.model.errors import Unavailable
 
@@ -66,7 +66,7 @@ async def test_what_an_interrupted_request_left_behind_is_swept_later(log, slots
     left = await cursors_left(log, group)
 
     await log.execute("update skep.removed_group set removed_at = 'epoch'")
-    sweep = RemovedGroupSweep(slots)
+    sweep = removed_group_sweep(slots)
     while await sweep.run():
         pass
 

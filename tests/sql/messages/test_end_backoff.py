@@ -4,6 +4,7 @@ QUERY = "select group_name from skep.end_backoff($1, $2, $3)"
 
 
 async def failed_partition(log):
+    await log.configure("hive", retry_delay_ms=1000)
     partition, group = await log.partition()
     await log.push(partition, "a", "b")
     poll = Poll()

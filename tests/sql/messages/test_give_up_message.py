@@ -28,14 +28,15 @@ async def test_one_group_gives_up_and_goes_on_with_the_next_message(log, partiti
     assert (await log.pop(queue_mode)).offsets == [1, 2]
 
 
-async def test_queue_mode_gives_up_when_it_is_the_only_one_or_was_used(log, partition):
+async def test_queue_mode_gives_up_when_it_is_the_only_one_or_was_polled(log, partition):
     partition, queue_mode = partition
+    await log.execute("update skep.consumer_group set first_polled_at = null")
     await log.push(partition, "a", "b")
     assert await give_up(log, partition, 1) == [QUEUE_MODE]
 
     await log.subscribe(group="g")
     assert await give_up(log, partition, 2) == ["g"]
-    await log.execute("update skep.cursor set lease_id = gen_random_uuid()")
+    await log.subscribe()
     assert await give_up(log, partition, 2) == [QUEUE_MODE]
     assert (await log.cursor(partition, queue_mode))["acked"] == 2
 

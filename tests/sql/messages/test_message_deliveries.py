@@ -10,7 +10,7 @@ async def standing(log, partition, offset):
 
 
 async def test_a_message_is_waiting_then_leased_then_done(log):
-    partition, _ = await log.partition()
+    [partition] = await log.provision("hive", "a")
     group = await log.subscribe(group="g")
     await log.push(partition, "a", "b")
 
@@ -25,7 +25,7 @@ async def test_a_message_is_waiting_then_leased_then_done(log):
     assert (leased["g"]["state"], leased["g"]["deliveries"]) == ("leased", 1)
     assert (leased["g"]["until"] - log.now).total_seconds() == 60
     assert (done["state"], done["deliveries"], done["ahead"]) == ("done", None, 0)
-    assert QUEUE_MODE not in leased, "it never took anything, and is not the only group"
+    assert QUEUE_MODE not in leased, "it was never polled, and is not the only group"
 
 
 async def test_a_message_that_failed_waits_for_its_next_attempt(log):

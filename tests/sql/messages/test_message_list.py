@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skep.broker.messages.listing import MessageFilter, MessageList
+from skep.db.access.functions import Functions
 from skep.db.access.slots import ONE_OFF, Slots
 from skep.model.errors import BadRequest
 from tests.sql.support.log import Poll
@@ -61,7 +62,7 @@ def test_every_message_is_on_one_page_whatever_the_sizes(log, arun, slots):
     @settings(max_examples=60, deadline=None)
     @given(st.integers(1, 8), st.integers(1, 12), st.integers(0, 12), st.sampled_from([*by_status]))
     def check(segments, limit, skip, status):
-        pages = MessageList(slots, hash_seed=1, segments_per_page=segments)
+        pages = MessageList(Functions(slots), hash_seed=1, segments_per_page=segments)
         chosen = MessageFilter(queue="hive", since=LONG_AGO, status=status)
         names, _ = arun(listed(pages, chosen, limit, skip))
         assert names == by_status[status][skip:]
@@ -71,7 +72,7 @@ def test_every_message_is_on_one_page_whatever_the_sizes(log, arun, slots):
 
 async def test_a_page_that_found_nothing_in_its_share_of_work_says_how_to_go_on(log, slots):
     await fill(log)
-    pages = MessageList(slots, hash_seed=1, segments_per_page=2)
+    pages = MessageList(Functions(slots), hash_seed=1, segments_per_page=2)
     chosen = MessageFilter(queue="hive", since=LONG_AGO, status="dead_letter")
 
     names, count = await listed(pages, chosen, 10, 0)
@@ -81,7 +82,7 @@ async def test_a_page_that_found_nothing_in_its_share_of_work_says_how_to_go_on(
 
 async def test_one_partition_is_listed_by_itself(log, slots):
     await fill(log)
-    pages = MessageList(slots, hash_seed=1, segments_per_page=1)
+    pages = MessageList(Functions(slots), hash_seed=1, segments_per_page=1)
     chosen = MessageFilter(queue="hive", partition="b", since=LONG_AGO)
 
     assert (await listed(pages, chosen, 1, 0))[0] == ["9", "8", "3"]
@@ -89,7 +90,7 @@ async def test_one_partition_is_listed_by_itself(log, slots):
 
 @pytest.mark.parametrize("cursor", ["?", "bm9uc2Vuc2U=", "WzFd", "e30="])
 async def test_a_cursor_of_someone_else_is_refused(slots, cursor):
-    pages = MessageList(slots, hash_seed=1)
+    pages = MessageList(Functions(slots), hash_seed=1)
 
     with pytest.raises(BadRequest):
         await pages.read_page(MessageFilter(), limit=1, offset=0, cursor=cursor)

@@ -43,7 +43,7 @@ async def test_a_lease_that_expired_is_none(log):
 
 
 async def test_completed_means_by_every_group_that_counts(log):
-    partition, _ = await log.partition()
+    [partition] = await log.provision("hive", "a")
     one, two = await log.subscribe(group="one"), await log.subscribe(group="two")
     await log.push(partition, "a")
 
@@ -56,16 +56,27 @@ async def test_completed_means_by_every_group_that_counts(log):
     assert (row["status"], row["consumed_by"], row["queue_status"]) == ("completed", 2, None)
 
 
-async def test_queue_mode_counts_beside_named_groups_once_it_was_used(log):
-    partition, queue_mode = await log.partition()
+async def test_queue_mode_counts_beside_named_groups_once_it_was_polled(log):
+    [partition] = await log.provision("hive", "a")
     named = await log.subscribe(group="g")
     await log.push(partition, "a", "b")
     await log.pop(named, Poll(auto_ack=True))
     assert await statuses(log, partition, last=2) == ["completed", "completed"]
 
-    await log.pop(queue_mode, Poll(batch=1, auto_ack=True))
+    await log.pop(await log.subscribe(), Poll(batch=1, auto_ack=True))
 
     assert await statuses(log, partition, last=2) == ["completed", "pending"]
+
+
+async def test_what_was_nacked_under_a_lease_that_goes_on_is_pending(log):
+    partition, group = await log.partition()
+    await log.set_options("hive", ack_mode="individual")
+    await log.push(partition, "a", "b")
+    poll = Poll(lease_s=60)
+    await log.pop(group, poll)
+    await log.ack(Ack(partition, 1, poll.lease_id, "failed"))
+
+    assert await statuses(log, partition, last=2) == ["pending", "processing"]
 
 
 async def test_what_is_done_out_of_order_is_completed(log):

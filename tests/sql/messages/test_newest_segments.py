@@ -1,6 +1,3 @@
-from tests.sql.support.log import Ack, Poll
-
-
 async def page(log, limit, offset=0):
     queue_id = await log.value("select id from skep.queue where name = 'hive'")
     return await log.rows("select * from skep.newest_segments($1, $2, $3)", queue_id, limit, offset)
@@ -30,17 +27,6 @@ async def test_only_segments_with_messages_of_the_page_are_read(log):
     assert [row["first"] for row in await page(log, 2, 1)] == [4, 3]
     assert [row["first"] for row in await page(log, 9, 4)] == [1]
     assert await page(log, 9, 5) == []
-
-
-async def test_what_became_of_the_messages_is_told(log):
-    partition, group = await log.partition()
-    await log.push(partition, "a", "b", "c")
-    await log.pop(group, poll := Poll(batch=2, lease_s=60))
-    await log.ack(Ack(partition, 1, poll.lease_id, "dlq"))
-
-    [found] = await page(log, 9)
-
-    assert [found["acked"], found["leased"], found["buried"]] == [1, 2, [1]]
 
 
 async def test_messages_of_other_queues_are_left_out(log):

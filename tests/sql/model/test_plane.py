@@ -10,7 +10,6 @@ SKEP_PLANE_EXAMPLES sets how many scenes are played; give --hypothesis-seed to p
 
 import os
 from copy import deepcopy
-from dataclasses import replace
 from datetime import timedelta
 from itertools import count
 from typing import NamedTuple
@@ -29,51 +28,30 @@ from hypothesis.stateful import (
 )
 
 from tests.sql.support.housekeeping import Keeper
-from tests.sql.support.letters import redrive
 from tests.sql.support.log import NOON, QUEUE_MODE, Ack, Delivered, Poll
+from tests.sql.support.plane_choices import (
+    PARTITIONS,
+    action,
+    groups,
+    options,
+    partitions,
+    picks,
+    recency,
+    statuses,
+)
+from tests.sql.support.plane_housekeeping import Housekeeping
 from tests.sql.support.plane_model import Group, Plane, Waiting, queue_mode
+from tests.sql.support.plane_operators import Operators
+from tests.sql.support.plane_streams import Streams
 from tests.sql.support.scheduling import schedule, sequence, waiting
 from tests.sql.support.settling import transact
+from tests.sql.support.streaming import clear_streams, register
 from tests.support.sizes import sized
 
 EXAMPLES = int(os.environ.get("SKEP_PLANE_EXAMPLES", sized(60, large=150)))
-
-PARTITIONS = ("a", "b", "c")
-GROUPS = (QUEUE_MODE, "bees", "drones")
 LONG = 7200
 
 queue_numbers = count(1)
-partitions = st.sampled_from(["a", "a", "a", "b", "c"])
-groups = st.sampled_from(["bees", "bees", "bees", "drones", QUEUE_MODE])
-recency = st.sampled_from([0, 0, 0, 1, 2, 3, 5])
-"""How many claims ago; see test_delivery."""
-picks = st.integers(0, 11)
-"""Which of the things there are, counted around."""
-statuses = st.sampled_from(
-    ["completed", "failed", "completed", "failed", "retry", "dlq", "expired"]
-)
-
-options = {
-    "retry_limit": st.sampled_from([0, 1, 2]),
-    "retry_delay_ms": st.sampled_from([5000, 5000, 0]),
-    "ttl_s": st.sampled_from([0, 0, 30]),
-    "max_deliveries": st.sampled_from([0, 1, 2]),
-    "ack_mode": st.sampled_from(["cumulative", "individual"]),
-    "delayed_processing_s": st.sampled_from([0, 0, 10]),
-    "window_buffer_s": st.sampled_from([0, 0, 7]),
-    "dedup_window_s": st.sampled_from([0, 20, 3600]),
-    "retention_s": st.sampled_from([0, 25]),
-    "completed_retention_s": st.sampled_from([0, 15]),
-    "max_wait_time_s": st.sampled_from([0, 20]),
-}
-
-
-def action(name, **arguments):
-    """Something to do, by the name of the method that does it."""
-    return st.tuples(st.just(name), st.fixed_dictionaries(arguments))
-
-
-changes = st.one_of([st.fixed_dictionaries({name: values}) for name, values in options.items()])
 
 CURSORS = """
     select c.partition_id, c.group_id, c.acked, c.done, c.leased, c.lease_id, c.available_at,
@@ -83,18 +61,10 @@ CURSORS = """
     from skep.partition_counts(array(select p.id from skep.partition p where p.queue_id = $1)) l
     join skep.cursor c on c.partition_id = l.id
 """
+CREATED_NOW = "update skep.partition set created_at = skep.now() where id = $1"
 LETTERS = """
     select d.group_id, d.partition_id, d.message_offset, d.id
     from skep.dead_letter d where d.queue_id = $1
-"""
-LEFT_BEHIND = """
-    select (select count(*) from skep.partition where queue_id = $1)
-         + (select count(*) from skep.cursor where queue_id = $1)
-         + (select count(*) from skep.segment where queue_id = $1)
-         + (select count(*) from skep.dead_letter where queue_id = $1)
-         + (select count(*) from skep.scheduled where queue_id = $1)
-         + (select count(*) from skep.consumer_group where queue_id = $1)
-         + (select count(*) from skep.removed_queue where queue_id = $1)
 """
 
 
@@ -109,14 +79,14 @@ class Claim(NamedTuple):
     names: list[str]
 
 
-class Scene(RuleBasedStateMachine):
+class Scene(Operators, Housekeeping, Streams, RuleBasedStateMachine):
     """One queue with up to three partitions and three groups, and everyone who uses it."""
 
     def __init__(self, log, keeper, arun):
         super().__init__()
         self.log, self.keeper, self.arun = log, keeper, arun
         self.queue = f"queue {next(queue_numbers)}"
-        self.claims = []
+        self.claims, self.positions, self.shards = [], [], {}
         self.names = count(1)
         arun(self._begin())
 
@@ -124,20 +94,27 @@ class Scene(RuleBasedStateMachine):
         await self.log.clear()  # of what an example that failed has left
         await self.log.set_clock(NOON)
         self.plane = Plane()
+        await clear_streams(self.log)
+        self.query_id = (await register(self.log))["query_id"]
         await self._create_queue()
 
     @initialize(
         options=st.fixed_dictionaries({}, optional=options),
         numbers=st.lists(st.integers(0, 5), min_size=2, max_size=2),
         mode=st.sampled_from(["all", "new"]),
+        conflation=st.lists(st.sampled_from([None, None, True]), min_size=2, max_size=2),
+        keep_s=st.sampled_from([None, 5, 60]),
     )
-    def begin_with_something(self, options, numbers, mode):
+    def begin_with_something(self, options, numbers, mode, conflation, keep_s):
         """Let the queue have options and messages from the start."""
         self.configure(options)
         for partition, number in zip(PARTITIONS, numbers, strict=False):
             if number:
                 self.push({partition: (number, [])})
-        self.subscribe("drones", mode, 0)
+            if keep_s and partition == "a":
+                self.place_hold("spark", None, keep_s)
+        self.subscribe("drones", mode, 0, conflation[0])
+        self.subscribe("bees", "all", 0, conflation[1])
 
     async def _create_queue(self):
         await self.log.configure(self.queue, **vars(self.plane.options))
@@ -155,15 +132,18 @@ class Scene(RuleBasedStateMachine):
         for name, id_ in zip(names, ids, strict=True):
             if name not in self.plane.partitions:
                 self.plane.add_partition(name, id_, self.log.now)
+                await self.log.execute(CREATED_NOW, id_)
 
-    async def _subscribe(self, group, mode, start):
-        id_ = await self.log.subscribe(self.queue, group, mode, start)
+    async def _subscribe(self, group, mode, start, conflation=None):
+        id_ = await self.log.subscribe(self.queue, group, mode, start, conflation=conflation)
         if group in self.plane.groups:
             known = self.plane.groups[group]
             known.first_polled_at = known.first_polled_at or self.log.now
         else:
-            born = Group(id_, group, mode, start, self.log.now, self.log.now)
-            self.plane.subscribe(born, self.log.now)
+            known = Group(id_, group, mode, start, self.log.now, self.log.now)
+            self.plane.subscribe(known, self.log.now)
+        if known.conflation is None:
+            known.conflation = conflation
 
     # Producers
 
@@ -186,9 +166,8 @@ class Scene(RuleBasedStateMachine):
         writes = {partition: self._names(partition, *wish) for partition, wish in wishes.items()}
         self.arun(self._provision(*writes))
         ids = {self.plane.partitions[partition].id: partition for partition in writes}
-        for row in self.arun(
-            self.log.push_writes({id_: writes[partition] for id_, partition in ids.items()})
-        ):
+        writes_by_id = {id_: writes[partition] for id_, partition in ids.items()}
+        for row in sorted(self.arun(self.log.push_writes(writes_by_id))):
             partition = ids.pop(row.partition_id)
             expected = self.plane.duplicates(partition, writes[partition], self.log.now)
             assert (row.duplicates or {}) == expected
@@ -214,14 +193,19 @@ class Scene(RuleBasedStateMachine):
             schedule(self.log, *names, delay_s=delay_s, partition=partition, queue=self.queue)
         )
         stored = self.plane.duplicates(partition, names, now)
-        waiting_names = {each.name for each in self.plane.waiting if each.partition == partition}
+        has_window = self.plane.options.dedup_window_s > 0
+        waiting_names = {
+            each.name
+            for each in self.plane.waiting
+            if each.partition == partition and each.had_window and has_window
+        }
         for index, answer in enumerate(answers):
             is_duplicate = index in stored or names[index] in waiting_names
             assert answer.outcome == ("duplicate" if is_duplicate else "scheduled")
             if not is_duplicate:
                 due = now + timedelta(seconds=delay_s)
                 self.plane.waiting.append(
-                    Waiting(due, answer.scheduled_id, partition, names[index])
+                    Waiting(due, answer.scheduled_id, partition, names[index], has_window)
                 )
 
     def sequence_what_is_due(self):
@@ -229,11 +213,16 @@ class Scene(RuleBasedStateMachine):
         due = sorted(each for each in self.plane.waiting if each.deliver_at <= now)
         assert self.arun(sequence(self.log)).moved == len(due)
         self.plane.waiting = [each for each in self.plane.waiting if each.deliver_at > now]
-        for partition in dict.fromkeys(each.partition for each in due):
-            names = [each.name for each in due if each.partition == partition]
-            self.arun(self._provision(partition))
+        names_by_partition = {}
+        for each in due:
+            names_by_partition.setdefault(each.partition, []).append(each.name)
+        self.arun(self._provision(*names_by_partition))
+        for partition in self.plane.by_id(names_by_partition):
+            names = names_by_partition[partition]
             known = self.plane.duplicates(partition, names, now)
             new = [name for index, name in enumerate(names) if index not in known]
+            if self.plane.options.dedup_window_s:
+                new = list(dict.fromkeys(new))
             if new:
                 self.plane.push(partition, new, now)
 
@@ -256,14 +245,13 @@ class Scene(RuleBasedStateMachine):
     )
     def push_otherwise(self, action):
         """Push as a broker that knows what is there, or for later."""
-        name, arguments = action
-        getattr(self, name)(**arguments)
+        self.perform(action)
 
     # Consumers
 
-    def subscribe(self, group, mode, offset_s):
+    def subscribe(self, group, mode, offset_s, conflation):
         start = self.log.now + timedelta(seconds=offset_s) if mode == "timestamp" else None
-        self.arun(self._subscribe(group, mode, start))
+        self.arun(self._subscribe(group, mode, start, conflation))
 
     @rule(
         group=groups,
@@ -344,17 +332,20 @@ class Scene(RuleBasedStateMachine):
         plane, now = self.plane, self.log.now
         reader = plane.readers[partition, group]
         assert plane.can_be_served(partition, group, now), "it was leased, resting or paused"
+        reader.catch_up()
         offer = plane.offer(partition, group, now)
         offsets = offer.offsets[: len(messages)]
         assert [message.offset for message in messages] == offsets
         self._pass_over(partition, group, offer)
         lease_s = poll.lease_s or plane.options.lease_time_s
         ends_at = None if poll.auto_ack else now + timedelta(seconds=lease_s)
-        delivery = reader.take(offsets, poll.lease_id, ends_at, now)
+        counted = reader.take(
+            offsets, poll.lease_id, ends_at, now, is_conflated=plane.is_conflated(group)
+        )
         names = [reader.partition.messages[at].name for at in offsets]
         assert messages == [
-            Delivered(reader.partition.id, at, name, delivery)
-            for at, name in zip(offsets, names, strict=True)
+            Delivered(reader.partition.id, at, name, *counts)
+            for at, name, counts in zip(offsets, names, counted, strict=True)
         ]
         self.claims.append(
             Claim(partition, reader.partition.id, group, poll.lease_id, offsets, names)
@@ -372,6 +363,8 @@ class Scene(RuleBasedStateMachine):
         plane, now = self.plane, self.log.now
         reader, position = plane.readers[partition, group], plane.readers[partition, group].position
         can_be_served = plane.can_be_served(partition, group, now)
+        if row["acked"] > position:
+            reader.catch_up()
         offer = plane.offer(partition, group, now)
         # A pause after a failure is not told from a wait for a window that is shorter now.
         is_put_off = bool(reader.failures) and (row["available_at"] or now) > now
@@ -441,10 +434,9 @@ class Scene(RuleBasedStateMachine):
     def _find_offsets(self, claim, acks):
         """Say which offsets the acks mean."""
         reader = self.plane.readers[claim.partition, claim.group]
+        reader.name_messages(acks)
         for ack in acks:
-            if ack.offset is None:
-                ack.offset = reader.find(ack.transaction_id)
-            elif ack.lease_id is None and ack.offset > reader.partition.head:
+            if ack.lease_id is None and (ack.offset or 0) > reader.partition.head:
                 ack.offset = None
 
     @precondition(lambda self: self.claims)
@@ -560,284 +552,6 @@ class Scene(RuleBasedStateMachine):
                 return outcome, number
         return None
 
-    # Time, and who looks after the queue
-
-    @rule(seconds=st.sampled_from([0.000001, 1, 1, 5, 5, 20, 60]))
-    def let_time_pass(self, seconds):
-        self.arun(self.log.advance(seconds))
-
-    @rule(change=changes)
-    def configure(self, change):
-        self.arun(self.log.configure(self.queue, **change))
-        self.plane.options = replace(self.plane.options, **change)
-
-    @rule(
-        action=st.one_of(
-            action(
-                "subscribe",
-                group=groups,
-                mode=st.sampled_from(["all", "new", "timestamp"]),
-                offset_s=st.sampled_from([-20, 20]),
-            ),
-            action("change_subscription", group=groups, offset_s=st.sampled_from([-20, 20])),
-            action("pause_group", group=groups, is_paused=st.booleans()),
-            action(
-                "seek_queue",
-                group=groups,
-                to=st.sampled_from(["end", "start", "timestamp"]),
-                ago=st.sampled_from([0, 5, 30]),
-            ),
-            action("seek_partition", group=groups, partition=partitions, offset=st.integers(0, 12)),
-            action("forget_group", group=groups, is_kept=st.booleans()),
-        )
-    )
-    def look_after_groups(self, action):
-        """Do something to a consumer group."""
-        name, arguments = action
-        getattr(self, name)(**arguments)
-
-    @rule(
-        action=st.one_of(
-            action("sequence_what_is_due"),
-            action("delete_message", partition=partitions, pick=picks),
-            action(
-                "give_up_message",
-                partition=partitions,
-                pick=picks,
-                group=st.sampled_from([*GROUPS[1:], None]),
-            ),
-            action("end_backoff", partition=partitions, pick=picks),
-            action("clear", partition=st.one_of(st.none(), partitions)),
-            action(
-                "redrive", pick=picks, to=st.one_of(st.none(), partitions), is_all=st.booleans()
-            ),
-        )
-    )
-    def look_after_messages(self, action):
-        """Do something to messages from outside."""
-        name, arguments = action
-        getattr(self, name)(**arguments)
-
-    @rule(
-        action=st.one_of(
-            action(
-                "retain", kind=st.sampled_from(["retention", "completed"]), limit=st.integers(1, 4)
-            ),
-            action("evict", limit=st.integers(1, 3)),
-            action("pause_queue", is_paused=st.booleans()),
-            action("delete_and_create_queue"),
-        )
-    )
-    def look_after_queue(self, action):
-        """Do something to all of the queue."""
-        name, arguments = action
-        getattr(self, name)(**arguments)
-
-    def pause_queue(self, is_paused):
-        self.arun(self.log.value("select skep.pause_queue($1, $2)", self.queue, is_paused))
-        self.plane.is_paused = is_paused
-
-    def change_subscription(self, group, offset_s):
-        """Let a group start elsewhere when it starts again."""
-        known = self.plane.groups.get(group)
-        if known is None or group == QUEUE_MODE:
-            return
-        moment = self.log.now + timedelta(seconds=offset_s)
-        query = "select skep.change_subscription($1, $2)"
-        assert self.arun(self.log.value(query, group, moment)) == 1
-        known.change_start(moment)
-
-    def pause_group(self, group, is_paused):
-        if group in self.plane.groups:
-            id_ = self.plane.groups[group].id
-            self.arun(self.log.value("select skep.pause_group($1, $2)", id_, is_paused))
-            self.plane.groups[group].is_paused = is_paused
-
-    def seek_queue(self, group, to, ago):
-        if group not in self.plane.groups:
-            return
-        now, moment = self.log.now, self.log.now - timedelta(seconds=ago)
-        next_name = ""
-        while next_name is not None:
-            row = self.arun(
-                self.log.row(
-                    "select * from skep.seek_partitions($1, $2, 1, $3, $4)",
-                    self.plane.groups[group].id,
-                    next_name,
-                    to,
-                    moment if to == "timestamp" else None,
-                )
-            )
-            next_name = row["next_name"]
-        for reader in self.plane.of_group(group).values():
-            partition = reader.partition
-            targets = {
-                "end": partition.head,
-                "start": 0,
-                "timestamp": partition.last_before(moment),
-            }
-            reader.go_to(targets[to], now)
-        if self.plane.groups[group].start_ahead(now):
-            self.plane.groups[group].change_start(now)
-
-    def seek_partition(self, group, partition, offset):
-        if group not in self.plane.groups or partition not in self.plane.partitions:
-            return
-        reader = self.plane.readers[partition, group]
-        group_id, partition_id = self.plane.groups[group].id, reader.partition.id
-        query = "select * from skep.aim_seek($1, $2, 'offset', null, $3)"
-        aim = self.arun(self.log.row(query, group_id, [partition_id], offset))
-        unread = set(reader.unread)
-        query = "select * from skep.move_cursors($1, $2, $3)"
-        self.arun(self.log.row(query, group_id, [partition_id], [aim["target"]]))
-        reader.go_to(offset - 1, self.log.now)
-        assert aim["skipped"] == len(unread - set(reader.unread))
-        assert aim["replayed"] == len(set(reader.unread) - unread)
-
-    def forget_group(self, group, is_kept):
-        """Delete what a group did, and the group as well unless its subscription is kept."""
-        if group not in self.plane.groups or group == QUEUE_MODE:
-            return
-        known = self.plane.groups[group]
-        if not is_kept:
-            assert self.arun(self.log.value("select skep.forget_group($1)", known.id))
-        query = "select next_name from skep.forget_partitions($1, $2, $3, $4, 2)"
-        next_name = ""
-        while next_name is not None:
-            next_name = self.arun(
-                self.log.value(query, self.queue_id, known.id, is_kept, next_name)
-            )
-        readers = self.plane.of_group(group)
-        self.plane.forget_group(group)
-        if is_kept:
-            self.plane.groups[group] = known
-            for partition, reader in readers.items():
-                now = self.log.now
-                reader.go_to(known.first_target(reader.partition), now, known.start_ahead(now))
-                self.plane.readers[partition, group] = reader
-
-    def delete_message(self, partition, pick):
-        if partition in self.plane.partitions and self.plane.partitions[partition].head:
-            state = self.plane.partitions[partition]
-            at = max(state.head - pick, 1)
-            answer = self.arun(self.log.value("select skep.delete_message($1, $2)", state.id, at))
-            assert answer == self.plane.delete_message(partition, at, self.log.now)
-
-    def give_up_message(self, partition, pick, group):
-        """Move a message to the dead letters, for one group or for all that count."""
-        state = self.plane.partitions.get(partition)
-        if state is None or not state.messages:
-            return
-        at = sorted(state.messages)[-1 - pick % len(state.messages)]
-        query = "select * from skep.give_up_message($1, $2, $3, 'given up')"
-        gave_up = {row[0] for row in self.arun(self.log.rows(query, state.id, at, group))}
-        readers = self.plane.of_partition(partition)
-        waits = {name for name, reader in readers.items() if at not in reader.finished}
-        assert gave_up <= waits
-        assert gave_up == ({group} & waits if group else gave_up | (waits - {QUEUE_MODE}))
-        for name in gave_up:
-            readers[name].lose([at], self.log.now)
-        self.plane.letters |= {(name, partition, at) for name in gave_up}
-
-    def end_backoff(self, partition, pick):
-        """Let a message that failed come again at once."""
-        state, now = self.plane.partitions.get(partition), self.log.now
-        if state is None or not state.messages:
-            return
-        at = sorted(state.messages)[-1 - pick % len(state.messages)]
-        query = "select group_name from skep.end_backoff($1, $2, null)"
-        ended = {row[0] for row in self.arun(self.log.rows(query, state.id, at))}
-        for group, reader in self.plane.of_partition(partition).items():
-            is_waiting = reader.leased is None and reader.rests_until.get(at, now) > now
-            assert group in ended or not is_waiting
-            if group in ended:
-                assert at in reader.failures
-                reader.rests_until, reader.free_at = {}, now
-
-    def clear(self, partition):
-        """Drop all messages of the queue or of a partition, a segment at a time."""
-        partitions = [partition] if partition else list(self.plane.partitions)
-        next_from, upto, messages = partition or "", None, 0
-        while next_from is not None:
-            row = self.arun(
-                self.log.row(
-                    "select * from skep.clear_partitions($1, $2, $3, $4, 2, 2)",
-                    self.queue_id,
-                    next_from,
-                    upto,
-                    partition is not None,
-                )
-            )
-            next_from, upto = row["next_from"], row["next_upto"]
-            messages += row["messages"]
-        cleared = [
-            self.plane.clear(name, self.log.now)
-            for name in partitions
-            if name in self.plane.partitions
-        ]
-        assert messages == sum(cleared)
-
-    def retain(self, kind, limit):
-        reached, is_done = 0, False
-        while not is_done:
-            step = self.arun(self.keeper.retain(kind, queue=self.queue, after=reached, limit=limit))
-            reached, is_done = step.reached, step.is_done
-        self.plane.retain(kind, self.log.now)
-
-    def evict(self, limit):
-        """Let messages die that waited too long, wherever a partition is ready."""
-        if self.plane.is_paused:
-            return
-        ready = {
-            key
-            for key, row in self.arun(self._cursors()).items()
-            if row["available_at"] is not None and row["available_at"] <= self.log.now
-        }
-        stop, total = None, 0
-        while stop is None or not stop.is_done:
-            stop = self.arun(self.keeper.evict(queue=self.queue, limit=limit, stop=stop))
-            total += stop.messages
-        new = set()
-        for partition, group in ready:
-            waited = self.plane.waits_too_long(group, partition, self.log.now)
-            new |= {(group, partition, at) for at in waited}
-            if waited:
-                self.plane.readers[partition, group].lose(range(1, waited[-1] + 1), self.log.now)
-        assert total == len(new - self.plane.letters)
-        self.plane.letters |= new
-
-    def redrive(self, pick, to, is_all):
-        """Push what died again, where it was or elsewhere."""
-        letters = sorted(self.arun(self._letters()))
-        if not letters:
-            return
-        chosen = letters if is_all else [letters[pick % len(letters)]]
-        if to:
-            self.arun(self._provision(to))
-        goals = {id_: to or partition for id_, (_, partition, _) in chosen}
-        moves = {id_: self.plane.partitions[goal].id for id_, goal in goals.items()}
-        redriven = self.arun(redrive(self.log, moves))
-        assert {row.result for row in redriven.values()} == {"moved"}
-        for goal in sorted(set(goals.values())):
-            ids = sorted(id_ for id_ in goals if goals[id_] == goal)
-            self.plane.push(goal, [f"dlq:{id_}" for id_ in ids], self.log.now)
-            head = self.plane.partitions[goal].head
-            offsets = [redriven[id_].message_offset for id_ in ids]
-            assert offsets == list(range(head - len(ids) + 1, head + 1))
-        self.plane.letters -= {letter for _, letter in chosen}
-
-    def delete_and_create_queue(self):
-        """Delete the queue; whoever comes next finds an empty one of the same name."""
-        self.arun(self._delete_queue())
-        self.plane = Plane()
-        self.arun(self._create_queue())
-
-    async def _delete_queue(self):
-        assert await self.log.value("select skep.remove_queue($1)", self.queue) == self.queue_id
-        while await self.log.value("select skep.sweep_removed_queue($1, 10)", self.queue_id):
-            pass
-        assert await self.log.value(LEFT_BEHIND, self.queue_id) == 0
-
     # What holds at any time
 
     async def _cursors(self):
@@ -909,3 +623,12 @@ def test_everybody_gets_what_was_promised_whatever_happens(log, arun):
         lambda: Scene(log, keeper, arun),
         settings=settings(max_examples=EXAMPLES, stateful_step_count=30, deadline=None),
     )
+
+
+def test_a_group_starts_when_it_said_although_its_partition_was_cleared(log, arun):
+    scene = Scene(log, arun(Keeper.appoint(log)), arun)
+    scene.change_subscription("bees", 20)
+    scene.forget_group("bees", is_kept=True)
+    scene.clear("a")
+    scene.push({"a": (1, [])})
+    scene.teardown()

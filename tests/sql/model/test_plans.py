@@ -82,6 +82,7 @@ def calls_on_ready_partitions(log, group, a, b):
         "pop by name": lambda: log.pop_partitions(
             group, Poll(partition_id=a), Poll(partition_id=b)
         ),
+        "undo, acknowledged at once": lambda: undo_acknowledged_at_once(log, group),
         "next of a group": lambda: next_available(log, group, 0),
         "next of a partition": lambda: next_available(log, group, a),
         "confirm": lambda: log.rows(
@@ -116,7 +117,19 @@ def calls_on_leased_partitions(log, group, a, b):
         "release": lambda: log.rows(
             "select skep.release_claims($1, $2, $3)", [a, b], [group] * 2, [LEASE] * 2
         ),
+        "undo": lambda: undo(log, group, LEASE),
+        "undo, of any group": lambda: undo(log, None, LEASE),
+        "undo, claimed nothing": lambda: undo(log, group, UUID(int=8)),
     }
+
+
+def undo(log, group, lease):
+    return log.rows("select skep.undo_claims($1, $2)", group, [lease])
+
+
+async def undo_acknowledged_at_once(log, group):
+    await log.pop(group, Poll(partitions=2, auto_ack=True, lease_id=LEASE))
+    await undo(log, group, LEASE)
 
 
 async def costs(log, group, partitions):
@@ -225,6 +238,6 @@ async def test_the_meter_notices_when_all_partitions_are_read(connect):
     group, _ = await begin(Log(log.connection))
     await grow(log)
 
-    await log.rows("select skep.undo_claims($1, $2)", group, [LEASE])
+    await log.rows("select from skep.cursor where group_id = $1 and leased_from = 7", group)
 
     assert not log.cost.is_small

@@ -23,6 +23,7 @@ async def test_operations_are_counted_by_type_and_status(log):
         ("push", "waiting", 2, 8),
     ]
     assert {row["oldest_at"] for row in rows} == {log.now}
+    assert {row["newest_at"] for row in rows} == {log.now}
 
 
 async def test_without_operations_there_is_nothing_to_say(log):

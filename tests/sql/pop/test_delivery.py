@@ -4,6 +4,7 @@ What the promises come to: a group gets every message of a partition, in order, 
 is done stays done and is not delivered again; whatever was not done is.
 """
 
+from collections import Counter
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import count
@@ -62,7 +63,8 @@ class Cursor:
     leased: int | None = None
     lease_id: UUID | None = None
     available_at: datetime | None = None
-    deliveries: int = 0
+    deliveries: Counter[int] = field(default_factory=Counter)
+    """Of the messages that may come again."""
     failures: dict[int, int] = field(default_factory=dict)
     done: set[int] = field(default_factory=set)
     """Offsets above acked that need no delivery."""
@@ -80,20 +82,21 @@ class Cursor:
     def wake(self, now: datetime) -> None:
         self.available_at = self.available_at or now
 
-    def take(self, poll: Poll, batch: int, now: datetime) -> tuple[list[int], int]:
-        """Return the offsets taken, and the how manieth delivery of the first it is."""
+    def take(self, poll: Poll, batch: int, now: datetime) -> list[tuple[int, int, int]]:
+        """Return the offsets taken, each with its deliveries, this one included, and failures."""
         taken = self.undone[:batch]
         upto = self.behind_done(taken[-1])
-        delivery = self.deliveries + 1
+        counted = [(at, self.deliveries[at] + 1, self.failures.get(at, 0)) for at in taken]
         self.leased_from, self.lease_id = self.acked, poll.lease_id
         if poll.auto_ack:
-            self.acked, self.leased, self.deliveries = upto, None, 0
+            self.acked, self.leased = upto, None
             self.done = {at for at in self.done if at > upto}
             self.rest_or_wait(now + MICROSECOND)
         else:
-            self.leased, self.deliveries = upto, delivery
+            self.leased = upto
+            self.deliveries.update(range(self.acked + 1, upto + 1))
             self.available_at = now + timedelta(seconds=poll.lease_s)
-        return taken, delivery
+        return counted
 
     def behind_done(self, offset: int) -> int:
         while offset + 1 in self.done:
@@ -142,14 +145,13 @@ class Cursor:
     def _move_on(self, before: int, retry_at: datetime | None, now: datetime) -> None:
         """End the lease if a message failed or all is done; otherwise leave it."""
         is_over = self.leased is None or self.acked >= self.leased
-        if self.acked > before:
-            self.deliveries = 0 if is_over else 1
         if retry_at is not None:
             self.leased, self.available_at = None, retry_at
         elif is_over:
             self.leased = None
             self.rest_or_wait(now)
-        self.leased_from = None
+        if self.leased is None:
+            self.leased_from = None
 
     def renew(self, lease_id: UUID, seconds: int, now: datetime) -> datetime | None:
         if lease_id != self.lease_id or not self.is_held(now) or self.available_at is None:
@@ -161,10 +163,11 @@ class Cursor:
         can_undo = self.leased is not None or self.leased_from is not None
         if lease_id != self.lease_id or not can_undo:
             return False
-        if self.leased is None and self.leased_from is not None:
+        if self.leased is not None:
+            self.deliveries.subtract(range(self.acked + 1, self.leased + 1))
+        elif self.leased_from is not None:
             self.acked = self.leased_from
         self.leased, self.lease_id, self.available_at = None, None, now
-        self.deliveries = max(self.deliveries - 1, 0)
         return True
 
 
@@ -280,10 +283,11 @@ class Delivery(RuleBasedStateMachine):
 
     def _compare_partition(self, partition, group, poll, batch, taken):
         """Let the model take from the partition too, and return how many messages it were."""
-        offsets, delivery = self.cursors[partition, group].take(poll, batch, self.log.now)
+        counted = self.cursors[partition, group].take(poll, batch, self.log.now)
+        offsets = [offset for offset, _, _ in counted]
         expected = [
-            Delivered(self.partition_ids[partition], offset, f"{partition}{offset}", delivery)
-            for offset in offsets
+            Delivered(self.partition_ids[partition], offset, f"{partition}{offset}", *counts)
+            for offset, *counts in counted
         ]
         assert self._of_partition(taken, partition) == expected
         self.delivered[group].update(message.transaction_id for message in expected)
@@ -386,7 +390,7 @@ class Delivery(RuleBasedStateMachine):
                 row["leased"],
                 row["lease_id"],
                 row["available_at"],
-                row["deliveries"],
+                cursor.deliveries,  # compared with every delivery
                 {offset: times for offset, times in failures if offset > cursor.acked},
                 {at for span in row["done"] or () for at in range(span.lower, span.upper)},
             ) == Cursor(

@@ -59,6 +59,7 @@ async def test_a_partition_that_is_done_stays_as_it_is(log):
 
 
 async def test_a_delay_after_a_failure_is_not_cut_short(log):
+    await log.configure("hive", retry_delay_ms=1000)
     partition, group, lease_id = await leased_partition(log, "a")
     await log.ack(Ack(partition, 1, lease_id, "failed"))
 

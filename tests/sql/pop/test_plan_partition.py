@@ -230,7 +230,7 @@ async def test_defect_16_a_message_nobody_survives_ends_in_the_dead_letters(log,
 
     [letter] = await log.dead_letters()
     assert (letter["message_offset"], letter["transaction_id"]) == (1, "a")
-    assert (letter["error"], letter["failures"]) == ("3 deliveries without an answer", 3)
+    assert (letter["error"], letter["failures"]) == ("3 deliveries without an answer", 0)
     assert (await log.cursor(partition, group))["acked"] == 1
 
 
@@ -251,13 +251,19 @@ async def test_a_pop_says_how_many_messages_became_dead_letters(log, keeps):
     assert buried == ([0, 2, 1] if keeps else [0, 0, 0])
 
 
-async def test_the_message_behind_a_buried_one_starts_at_its_first_delivery(log):
+async def test_the_message_behind_a_buried_one_has_as_many_chances_of_its_own(log):
     _, group = await partition_with(log, "ab", max_deliveries=2)
     await crash(log, group, 2)
 
-    [message] = (await log.pop(group)).messages
+    deliveries = []
+    for _ in range(2):
+        [message] = (await log.pop(group, Poll(lease_s=30))).messages
+        deliveries.append((message.transaction_id, message.delivery))
+        await log.advance(30)
 
-    assert (message.transaction_id, message.delivery) == ("b", 1)
+    assert deliveries == [("b", 3), ("b", 4)]
+    assert (await log.pop(group)).messages == []
+    assert [letter["transaction_id"] for letter in await log.dead_letters()] == ["a", "b"]
 
 
 async def test_one_message_is_buried_at_a_time(log):
@@ -348,6 +354,16 @@ async def test_the_newest_that_is_not_done_counts(log, take):
     await log.set_done(partition, group, "{[2,3),[4,6)}")
 
     assert await take(partition, group) == [3]
+
+
+async def test_what_is_done_behind_the_newest_is_passed_with_it(log):
+    partition, group = await conflated_partition(log, "abcde")
+    await log.set_done(partition, group, "{[2,3),[4,6)}")
+
+    assert (await log.pop(group, Poll(auto_ack=True))).offsets == [3]
+
+    cursor = await log.cursor(partition, group)
+    assert (cursor["acked"], cursor["done"], cursor["available_at"]) == (5, None, None)
 
 
 async def test_the_newest_that_is_old_enough_counts(log, take):

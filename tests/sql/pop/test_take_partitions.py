@@ -71,7 +71,48 @@ async def test_a_message_acknowledged_at_once_tells_its_earlier_deliveries(log):
     await log.advance()
     [second] = await log.pop(group, Poll(auto_ack=True, batch=1))
 
-    assert (first.delivery, second.delivery) == (2, 1)
+    assert (first.delivery, second.delivery) == (2, 2)
+
+
+async def deliver_newest(log, group, *, times=1):
+    """Deliver to a consumer that dies, again and again; the offsets and their deliveries."""
+    polls = []
+    for _ in range(times):
+        [message] = (await log.pop(group, Poll(lease_s=10))).messages
+        polls.append((message.offset, message.delivery))
+        await log.advance(10)
+    return polls
+
+
+async def test_a_message_that_a_newer_one_stood_for_was_not_delivered(log):
+    partition, _ = await log.partition()
+    group = await log.subscribe("hive", "bees", conflation=True)
+    await log.push(partition, *"abc")
+    assert await deliver_newest(log, group, times=2) == [(3, 1), (3, 2)]
+    query = "select deliveries from skep.message_deliveries($1, $2) where group_name = 'bees'"
+    assert [await log.value(query, partition, at) for at in (1, 2, 3)] == [0, 0, 2]
+
+    await log.value("select skep.delete_message($1, 3)", partition)
+
+    assert await deliver_newest(log, group, times=2) == [(2, 1), (2, 2)]
+    await log.push(partition, "d")
+    assert await deliver_newest(log, group, times=2) == [(4, 1), (4, 2)]
+    assert [m.delivery for m in (await log.pop(group, Poll(auto_ack=True))).messages] == [3]
+
+
+async def test_the_newest_message_taken_back_leaves_those_it_stood_for_as_they_were(log):
+    partition, _ = await log.partition()
+    group = await log.subscribe("hive", "bees", conflation=True)
+    await log.push(partition, *"abc")
+    await deliver_newest(log, group, times=2)
+    poll = Poll()
+    await log.pop(group, poll)
+
+    await log.release(partition, group, poll.lease_id)
+
+    assert await deliver_newest(log, group) == [(3, 3)]
+    await log.value("select skep.delete_message($1, 3)", partition)
+    assert await deliver_newest(log, group) == [(2, 1)]
 
 
 async def test_a_new_message_behind_a_completed_one_starts_at_its_first_delivery(log):
@@ -196,8 +237,8 @@ async def take_one(log, partition, group, upto, *, auto_ack=False):
         join skep.cursor c on c.group_id = g.id and c.partition_id = $1
         cross join lateral skep.take_partitions(
           g, q, skep.now(), array[1], array[c.partition_id], array[c.ctid], array[c.acked],
-          array[$3::bigint], array[1], null, null, array[gen_random_uuid()], array[$4::boolean],
-          array[0]) t
+          array[$3::bigint], null, null, array[gen_random_uuid()], array[$4::boolean],
+          array[0], true) t
         where g.id = $2
         """,
         partition,

@@ -1,5 +1,9 @@
+from types import SimpleNamespace
 from uuid import uuid4
 
+from skep.broker.directory import Group
+from skep.broker.pop.accept import UnwantedClaim
+from skep.broker.pop.execute import ClaimReturns
 from tests.sql.support.log import Ack, Poll
 
 
@@ -86,3 +90,55 @@ async def test_other_groups_and_other_leases_keep_their_claims(log):
 
     assert await undo(log, group, poll.lease_id, uuid4()) == 1
     assert await log.next_available(bees) == 30
+
+
+async def test_a_lease_that_was_partly_acknowledged_gives_back_only_the_rest(log):
+    partition, group = await log.partition()
+    await log.push(partition, "a", "b")
+    poll = Poll()
+    await log.pop(group, poll)
+    await log.ack(Ack(partition, 1, poll.lease_id))
+
+    assert await undo(log, group, poll.lease_id) == 1
+    assert (await log.pop(group)).offsets == [2]
+
+
+async def test_acks_of_a_part_of_a_lease_touch_no_index(log):
+    partition, group = await log.partition()
+    await log.push(partition, "a", "b", "c", "d")
+    poll = Poll()
+    await log.pop(group, poll)
+    query = "select pg_stat_get_xact_tuples_hot_updated('skep.cursor'::regclass)"
+
+    async with log.connection.transaction():
+        before = await log.value(query)
+        await log.ack(Ack(partition, 1, poll.lease_id))  # a plain one
+        await log.ack(Ack(partition, 2, poll.lease_id), Ack(partition, 3, poll.lease_id))
+
+        assert await log.value(query) - before == 2
+
+
+async def test_all_claims_that_a_failover_left_in_doubt_are_undone_in_one_call(log):
+    (partition,) = await log.provision("hive", "a")
+    groups = {name: await log.subscribe("hive", name) for name in ("bees", "wasps", "ants")}
+    await log.push(partition, "x")
+    claims = []
+    for name, group in groups.items():
+        poll = Poll(auto_ack=name == "ants")
+        await log.pop(group, poll)
+        claims.append(UnwantedClaim(Group("hive", name, 1, group), poll.lease_id))
+    calls, woken = [], []
+
+    async def call(statement, *arguments):
+        calls.append(statement)
+        return await log.rows(statement, *arguments)
+
+    announcer = SimpleNamespace(announce=lambda *arguments: woken.append(arguments))
+    returns = ClaimReturns(SimpleNamespace(call=call), announcer)
+
+    await returns.undo(claims, is_repeated=False)
+
+    assert len(calls) == 1
+    assert all(claim.is_settled for claim in claims)
+    assert len(woken) == 3
+    assert [(await log.pop(group)).offsets for group in groups.values()] == [[1]] * 3

@@ -1,6 +1,6 @@
 """Admission against a real log: a queue with a limit takes no more than that."""
 
-from skep.broker.push.size_limit import AdmissionGate, Admitted, Full, SizeLimit
+from skep.broker.push.size_limit import AdmissionGate, SizeLimit
 from tests.sql.support.log import Poll
 
 THREE = SizeLimit(3)
@@ -21,26 +21,26 @@ async def queue_id_of(log):
 
 
 async def test_defect_17_a_queue_takes_no_more_than_its_max_size(log):
-    gate = AdmissionGate(Session(log), now=lambda: 0.0)
+    gate = AdmissionGate(Session(log), dropper=Session(log), now=lambda: 0.0)
     partition, group = await log.partition()
     queue_id = await queue_id_of(log)
 
-    assert await gate.decide(queue_id, 3, THREE) == Admitted()
+    assert await gate.decide(queue_id, 3, THREE) is True
     await log.push(partition, *"xyz")
-    assert await gate.decide(queue_id, 1, THREE) == Full()
+    assert await gate.decide(queue_id, 1, THREE) is False
 
     await log.pop(group, Poll(batch=1, auto_ack=True))
-    later = AdmissionGate(Session(log), now=lambda: 0.0)
-    assert await later.decide(queue_id, 1, THREE) == Admitted()
-    assert await later.decide(queue_id, 1, THREE) == Full()
+    later = AdmissionGate(Session(log), dropper=Session(log), now=lambda: 0.0)
+    assert await later.decide(queue_id, 1, THREE) is True
+    assert await later.decide(queue_id, 1, THREE) is False
 
 
 async def test_a_queue_that_drops_its_oldest_keeps_the_newest(log):
-    gate = AdmissionGate(Session(log), now=lambda: 0.0)
+    gate = AdmissionGate(Session(log), dropper=Session(log), now=lambda: 0.0)
     partition, group = await log.partition()
     limit = SizeLimit(3, "drop_oldest")
     for name in "uvwxyz":
-        assert await gate.decide(await queue_id_of(log), 1, limit) == Admitted()
+        assert await gate.decide(await queue_id_of(log), 1, limit) is True
         await gate.settle()
         await log.push(partition, name)
 

@@ -12,7 +12,7 @@ async def test_a_new_queue_has_the_defaults_of_the_wire(log):
     await ensure(log, "hive")
 
     queue = await log.row("select * from skep.queue")
-    assert (queue["lease_time_s"], queue["retry_limit"], queue["retry_delay_ms"]) == (300, 3, 1000)
+    assert (queue["lease_time_s"], queue["retry_limit"], queue["retry_delay_ms"]) == (300, 3, 0)
     assert queue["dedup_window_s"] == 3600
     assert queue["dead_letter_queue"]
 

@@ -62,3 +62,19 @@ async def test_a_repeated_call_adds_no_second_cursor(log):
     await provision(log, ("hive", "a"))
 
     assert await log.value("select count(*) from skep.cursor") == 1
+
+
+async def test_only_existing_partitions_are_found_when_none_is_to_be_created(log):
+    await provision(log, ("hive", "a"))
+
+    rows = await log.rows(
+        "select * from skep.provision_partitions($1, $2, false)",
+        ["hive", "hive", "typo"],
+        ["a", "b", "a"],
+    )
+
+    assert [(row["queue_name"], row["partition_name"], row["created"]) for row in rows] == [
+        ("hive", "a", False)
+    ]
+    assert await log.value("select count(*) from skep.partition") == 1
+    assert await log.value("select count(*) from skep.queue where name = 'typo'") == 0

@@ -19,7 +19,7 @@ async def push(log, writes, guarantee=KNOWS_NOTHING_YET):
         for number, partition in enumerate(partitions, 1)
         for name in writes[partition]
     ]
-    return await log.rows(
+    return await log.row(
         QUERY,
         partitions,
         [guarantee.to] * len(partitions),
@@ -33,10 +33,10 @@ async def push(log, writes, guarantee=KNOWS_NOTHING_YET):
 async def test_messages_are_stored_in_order(log):
     a, b = await log.provision("hive", "a", "b")
 
-    first, second = await push(log, {a: "xyz", b: "q"})
+    pushed = await push(log, {a: "xyz", b: "q"})
 
-    assert [first["partition"], first["stored_item"], first["first"]] == [1, [1, 2, 3], 1]
-    assert [second["partition"], second["stored_item"], second["first"]] == [2, [4], 1]
+    assert [pushed["push_offset"], pushed["partition_first"]] == [[1, 2, 3, 1], [1, 1]]
+    assert pushed["push_is_duplicate"] == [False] * 4
     assert [await names(log, a), await names(log, b)] == [["x", "y", "z"], ["q"]]
 
 
@@ -44,11 +44,10 @@ async def test_what_is_stored_already_is_left_out_and_named(log):
     a, b = await log.provision("hive", "a", "b")
     await log.push(a, "x", "y")
 
-    first, second = await push(log, {a: "nyx", b: "x"})
+    pushed = await push(log, {a: "nyx", b: "x"})
 
-    assert [first["stored_item"], first["first"]] == [[1], 3]
-    assert [first["duplicate_item"], first["duplicate_offset"]] == [[2, 3], [2, 1]]
-    assert [second["stored_item"], second["duplicate_item"]] == [[4], None]
+    assert [pushed["push_offset"], pushed["partition_first"]] == [[3, 2, 1, 1], [3, 1]]
+    assert pushed["push_is_duplicate"] == [False, True, True, False]
     assert await names(log, a) == ["x", "y", "n"]
 
 
@@ -56,9 +55,10 @@ async def test_nothing_is_stored_when_everything_is_a_duplicate(log):
     [a] = await log.provision("hive", "a")
     await log.push(a, "x")
 
-    [row] = await push(log, {a: "x"})
+    pushed = await push(log, {a: "x"})
 
-    assert [row["stored_item"], row["first"], row["duplicate_offset"]] == [None, None, [1]]
+    assert [pushed["push_offset"], pushed["partition_first"]] == [[1], [None]]
+    assert pushed["push_is_duplicate"] == [True]
     assert await names(log, a) == ["x"]
 
 
@@ -66,13 +66,15 @@ async def test_the_gap_tells_what_others_pushed_even_beside_a_duplicate(log):
     [a] = await log.provision("hive", "a")
     await log.push(a, "x", "y")
 
-    [row] = await push(log, {a: "xn"})
+    pushed = await push(log, {a: "xn"})
 
-    assert [row["gap_first"], row["gap_keys"]] == [1, key_of("x") + key_of("y")]
+    assert [pushed["gap_first"], pushed["gap_keys"]] == [[1], [key_of("x") + key_of("y")]]
 
 
-async def test_a_partition_that_is_gone_has_no_row(log):
-    assert await push(log, {1 << 50: "x"}) == []
+async def test_a_message_of_a_partition_that_is_gone_has_no_offset(log):
+    pushed = await push(log, {1 << 50: "x"})
+
+    assert [pushed["push_offset"], pushed["partition_first"]] == [[None], [None]]
 
 
 names_stored = st.lists(st.sampled_from("abcdef"), unique=True)

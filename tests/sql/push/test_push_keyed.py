@@ -98,3 +98,11 @@ async def test_partitions_are_locked_in_ascending_order_whatever_the_order_of_th
     await asyncio.gather(*(push_often(each, number) for number, each in enumerate(others)))
 
     assert len(await stored(log)) == 4 * 20 * 2
+
+
+async def test_without_a_window_every_message_is_stored(log):
+    a, b = await log.provision("hive", "a", "b")
+    await log.configure("hive", dedup_window_s=0)
+
+    assert await push(log, (a, "x"), (b, "x"), (a, "x"), (a, "y")) == [1, 1, 2, 3]
+    assert await push(log, (a, "x")) == [4]

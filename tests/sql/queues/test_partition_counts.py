@@ -37,25 +37,38 @@ async def test_a_lease_counts_until_it_expires(log):
     assert await counts(log, partition) == [(3, 3, 0, 0)]
 
 
-async def test_queue_mode_decides_once_it_has_claimed_something(log):
-    partition, queue_mode = await log.partition()
+async def test_queue_mode_counts_beside_named_groups_once_it_was_polled(log):
+    [partition] = await log.provision("hive", "a")
     await log.push(partition, "x", "y", "z")
     named = await log.subscribe("hive", "bees")
     await log.pop(named, Poll(batch=2, auto_ack=True))
     by_the_named_group = await counts(log, partition)
-    await log.pop(queue_mode, Poll(batch=1, lease_s=60))
+    await log.pop(await log.subscribe(), Poll(batch=1, lease_s=60))
 
     assert by_the_named_group == [(3, 1, 0, 0)]
     assert await counts(log, partition) == [(3, 3, 1, 0)]
 
 
 async def test_the_slowest_of_the_named_groups_decides(log):
-    partition, _ = await log.partition()
+    [partition] = await log.provision("hive", "a")
     await log.push(partition, "x", "y", "z")
     for name, batch in (("fast", 3), ("slow", 1), ("medium", 2)):
         await log.pop(await log.subscribe("hive", name), Poll(batch=batch, auto_ack=True))
 
     assert await counts(log, partition) == [(3, 2, 0, 0)]
+
+
+async def test_what_two_groups_lease_is_counted_once_and_what_they_answered_is_not(log):
+    [partition] = await log.provision("hive", "a")
+    await log.set_options("hive", ack_mode="individual")
+    await log.push(partition, *"uvwxyz")
+    for name, batch, statuses in (("one", 2, ["completed"]), ("two", 4, ["completed", "failed"])):
+        poll = Poll(batch=batch, lease_s=60)
+        await log.pop(await log.subscribe("hive", name), poll)
+        for offset, status in enumerate(statuses, 1):
+            await log.ack(Ack(partition, offset, poll.lease_id, status, group=name))
+
+    assert await counts(log, partition) == [(6, 5, 3, 0)]
 
 
 async def test_what_failed_and_comes_again_is_counted(log):
@@ -118,7 +131,7 @@ def test_the_figures_are_those_of_counting_message_by_message(
 
 
 async def test_what_a_removed_group_left_behind_does_not_count(log):
-    partition, _ = await log.partition()
+    [partition] = await log.provision("hive", "a")
     ants = await log.subscribe("hive", "ants")
     bees = await log.subscribe("hive", "bees")
     await log.push(partition, "x", "y")

@@ -4,7 +4,8 @@ from itertools import chain, repeat
 
 import pytest
 
-from skep.broker.queues.lifecycle import SWEEP_S_MAX, QueueLifecycle, RemovedQueueSweep
+from skep.broker.queues.lifecycle import SWEEP_S_MAX, QueueLifecycle, removed_queue_sweep
+from skep.db.access.functions import Functions
 from skep.db.access.slots import ONE_OFF, Slots
 
 PARTITIONS = 1_000
@@ -39,7 +40,7 @@ async def partitions_left(log):
 
 
 async def test_a_request_that_has_the_time_leaves_nothing(log, slots, queue_id):
-    lifecycle = QueueLifecycle(slots, announced := Announcements(), now=lambda: 0.0)
+    lifecycle = QueueLifecycle(Functions(slots), announced := Announcements(), now=lambda: 0.0)
 
     assert await lifecycle.delete("hive") is True
     assert await partitions_left(log) == 0
@@ -48,11 +49,11 @@ async def test_a_request_that_has_the_time_leaves_nothing(log, slots, queue_id):
 
 async def test_what_a_request_has_no_time_for_is_swept_later(log, slots, queue_id):
     clock = chain([0.0], repeat(SWEEP_S_MAX + 1))
-    lifecycle = QueueLifecycle(slots, Announcements(), now=lambda: next(clock))
+    lifecycle = QueueLifecycle(Functions(slots), Announcements(), now=lambda: next(clock))
 
     assert await lifecycle.delete("hive") is True
     left = await partitions_left(log)
-    sweep = RemovedQueueSweep(slots)
+    sweep = removed_queue_sweep(slots)
     while await sweep.run():
         pass
 
@@ -62,4 +63,4 @@ async def test_what_a_request_has_no_time_for_is_swept_later(log, slots, queue_i
 
 
 async def test_there_is_usually_nothing_to_sweep(log, slots):
-    assert await RemovedQueueSweep(slots).run() is False
+    assert await removed_queue_sweep(slots).run() is False

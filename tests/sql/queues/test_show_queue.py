@@ -1,6 +1,7 @@
 import json
 
 from skep.broker.queues.configure import Configure
+from skep.db.access.functions import Functions
 
 SHOW = "select * from skep.show_queue($1)"
 
@@ -35,7 +36,7 @@ async def test_with_a_key_encryption_is_stored(log):
         async def call(self, statement, *arguments):
             return await log.rows(statement, *arguments)
 
-    configure = Configure(Session(), can_encrypt=lambda: True)
+    configure = Configure(Functions(Session()), can_encrypt=lambda: True)
 
     configured = await configure.configure_queue(
         "hive", namespace=None, task=None, options={"encryptionEnabled": True}

@@ -56,15 +56,36 @@ async def test_defect_43_a_group_that_lags_costs_the_others_nothing(log, keeper)
     assert (await log.cursor(partition, late))["acked"] == 0
 
 
-async def test_defect_43_a_partition_that_nobody_subscribed_to_is_left_alone(log, keeper):
+async def test_a_queue_that_was_never_polled_is_evicted_for_the_default_group(log, keeper):
     [partition] = await log.provision("hive", "a")
     await log.configure("hive", max_wait_time_s=60)
     await log.push(partition, "a")
+    await log.advance(50)
+    await log.push(partition, "b")
+    await log.advance(11)
+
+    assert await keeper.evict_all() == 1
+
+    [letter] = await log.dead_letters()
+    assert (letter["transaction_id"], letter["error"]) == ("a", "Waited too long")
+    assert await keeper.kept(partition) == (1, 2)
+    assert (await log.pop(await log.subscribe())).offsets == [2]
+    newcomer = await log.subscribe("hive", "bees")
+    assert (await log.pop(newcomer)).offsets == [1, 2], "a group that subscribes gets everything"
+
+
+async def test_defect_43_a_default_group_that_was_never_polled_beside_others_evicts_nothing(
+    log, keeper
+):
+    [partition] = await log.provision("hive", "a")
+    await log.configure("hive", max_wait_time_s=60)
+    named = await log.subscribe("hive", "bees")
+    await log.push(partition, "a")
+    await log.pop(named, Poll(auto_ack=True))
     await log.advance(1000)
 
     assert await keeper.evict_all() == 0
     assert await log.dead_letters() == []
-    assert await keeper.kept(partition) == (1, 1)
 
 
 async def test_a_message_waits_for_a_group_from_its_first_poll_on(log, keeper):
@@ -130,6 +151,15 @@ async def test_a_partition_that_a_pop_holds_is_passed_over(log, open_log, keeper
         assert await keeper.evict_all() == 0
 
     assert await keeper.evict_all() == 1
+
+
+async def test_a_queue_that_lets_messages_wait_again_loses_none_to_a_run_under_way(log, keeper):
+    [partition] = await log.provision("hive", "a")
+    await log.configure("hive", max_wait_time_s=0)
+    await log.push(partition, "a")
+    await log.advance(1000)
+
+    assert await keeper.evict_all() == 0
 
 
 async def test_evictions_are_in_the_history(log, keeper):

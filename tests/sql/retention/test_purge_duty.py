@@ -7,6 +7,7 @@ import pytest
 
 from skep.broker.cluster.leadership import Term
 from skep.broker.retention.retention import DAY_S, PURGE_BATCH, PurgeDuty
+from skep.db.access.functions import Functions
 from skep.db.access.slots import ONE_OFF, Slots
 from tests.sql.support.housekeeping import SERVICE, Keeper
 from tests.sql.support.letters import bury
@@ -22,7 +23,9 @@ def duty(arun, log, log_url):
     keeper = arun(Keeper.appoint(log))
     arun(log.execute("update skep.leadership set expires_at = 'infinity'"))
     arun(slots.open())
-    yield PurgeDuty(slots, Term(SERVICE, keeper.holder), dead_letter_s=DAY_S, history_days=1)
+    yield PurgeDuty(
+        Functions(slots), Term(SERVICE, keeper.holder), dead_letter_s=DAY_S, history_days=1
+    )
     arun(slots.close())
 
 

@@ -82,6 +82,18 @@ async def test_defect_46_partitions_that_were_read_to_their_end_cost_eviction_no
     assert await rows_read(log, ["segment", "partition", "cursor"], keeper.evict_all) <= 10
 
 
+async def test_eviction_looks_at_few_segments_of_a_partition_whatever_it_holds(
+    log, keeper, wide_queue
+):
+    await log.configure("hive", max_wait_time_s=60)
+    await log.execute("update skep.cursor set available_at = $1", log.now)
+    await log.advance(1800)
+
+    read = await rows_read(log, ["segment"], keeper.evict_all)
+
+    assert read <= 2 * PARTITIONS
+
+
 async def test_the_search_for_idle_partitions_looks_at_some_of_them_each_time(
     log, keeper, wide_queue
 ):

@@ -3,7 +3,7 @@ from datetime import timedelta
 
 import pytest
 
-from tests.sql.support.scheduling import queue_id_of, schedule, sequence, waiting
+from tests.sql.support.scheduling import queue_id_of, schedule, sequence, stored, waiting
 from tests.support.broker import until_blocked_by
 
 
@@ -148,3 +148,33 @@ async def test_a_name_is_free_again_once_its_message_is_outside_window_and_sched
     [answer] = await schedule(log, "x")
 
     assert answer.outcome == "scheduled"
+
+
+async def test_without_a_window_every_message_waits_of_one_call_and_of_several(log):
+    await log.configure("hive", dedup_window_s=0)
+
+    answers = [*await schedule(log, "x", "x"), *await schedule(log, "x")]
+
+    assert [answer.outcome for answer in answers] == ["scheduled"] * 3
+    assert len({answer.scheduled_id for answer in answers}) == 3
+    await log.advance(60)
+    await sequence(log)
+    assert await stored(log) == ["x", "x", "x"]
+
+
+async def test_without_a_window_a_repeated_call_finds_its_own_messages_by_their_nonces(log):
+    await log.configure("hive", dedup_window_s=0)
+    lost = await schedule(log, "x", "x", nonces=[7, 8])
+    await schedule(log, "x")
+
+    again = await schedule(log, "x", "x", nonces=[7, 8], resolve=True)
+
+    assert again == lost
+    assert await waiting(log) == ["x", "x", "x"]
+
+
+async def test_of_messages_with_one_name_in_a_call_the_first_waits(log):
+    first, twin = await schedule(log, "x", "x")
+
+    assert [first.outcome, twin.outcome] == ["scheduled", "duplicate"]
+    assert first.scheduled_id == twin.scheduled_id

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from tests.sql.support.log import Poll
 from tests.sql.support.scheduling import queue_id_of, schedule, sequence, stored, waiting
+from tests.support.broker import until_blocked_by
 
 
 async def test_nothing_scheduled_is_nothing_to_do(log):
@@ -214,3 +215,29 @@ def test_every_message_arrives_once_and_in_the_order_of_its_time(log, arun, plan
         for partition in "abc"
     }
     assert arun(run()) == expected
+
+
+async def test_what_waits_for_a_queue_that_is_deleted_meanwhile_is_dropped(log, open_log):
+    await schedule(log, "x", delay_s=0)
+    other = await open_log()
+
+    async with other.connection.transaction():
+        await other.execute("select from skep.queue where name = 'hive' for update")
+        moving = asyncio.create_task(sequence(log))
+        await until_blocked_by(other.connection)
+        await other.execute("select skep.remove_queue('hive')")
+    await moving
+
+    assert await log.value("select count(*) from skep.queue") == 0
+    assert await log.value("select count(*) from skep.scheduled") == 0
+
+
+async def test_of_messages_that_came_to_wait_without_a_window_the_first_is_stored_with_one(log):
+    await log.configure("hive", dedup_window_s=0)
+    await schedule(log, "x", "y", "x", delay_s=1)
+    await log.configure("hive", dedup_window_s=3600)
+    await log.advance(1)
+
+    assert (await sequence(log)).moved == 3
+    assert await stored(log) == ["x", "y"]
+    assert await waiting(log) == []

@@ -3,6 +3,7 @@ from datetime import timedelta
 from tests.sql.support.enqueued import stage, staged, staged_ids
 from tests.sql.support.log import NOON, envelope, key_of
 from tests.sql.support.scheduling import queue_id_of, waiting
+from tests.sql.support.scheduling import schedule as schedule_directly
 
 LATER = NOON + timedelta(seconds=60)
 
@@ -71,3 +72,25 @@ async def test_while_another_session_is_at_it_nothing_happens(log, open_log):
         assert await schedule(log, ids, "x") == []
 
     assert await waiting(log) == ["x"]
+
+
+async def test_without_a_window_every_message_waits(log):
+    await log.configure("hive", dedup_window_s=0)
+    await stage(log, "x", "x", at=LATER)
+
+    rows = await schedule(log, await staged_ids(log), "x", "x")
+
+    assert [row[1] for row in rows] == ["scheduled"] * 2
+    assert (await waiting(log), await staged(log)) == (["x", "x"], [])
+
+
+async def test_a_staged_message_is_not_taken_for_one_that_was_scheduled_under_its_number(log):
+    await log.configure("hive", dedup_window_s=0)
+    await stage(log, "x", at=LATER)
+    ids = await staged_ids(log)
+    await log.value("select setval('skep.scheduled_id_seq', $1, false)", ids[0])
+    await schedule_directly(log, "x", delay_s=60)
+
+    await schedule(log, ids, "x")
+
+    assert (await waiting(log), await staged(log)) == (["x", "x"], [])

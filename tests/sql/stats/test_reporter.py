@@ -8,14 +8,15 @@ import pytest
 
 from skep.broker.cluster.leadership import Term
 from skep.broker.stats.rollups import (
-    LagSampleDuty,
-    MetricsPurge,
     Reporter,
     RollUpDuty,
     WorkerIdentity,
+    lag_sampling,
+    metrics_purge,
 )
 from skep.broker.stats.samples import decode_sample
 from skep.db.access.errors import LeadershipLost, NotExecuted
+from skep.db.access.functions import Functions
 from skep.db.access.slots import ONE_OFF, Slots
 from skep.telemetry.meters import Meters
 from tests.sql.support.log import QUEUE_MODE
@@ -53,7 +54,7 @@ def reporter(arun, rollups, log, caller, meters):
     async def make():
         await log.partition("hive")
         return Reporter(
-            caller,
+            Functions(caller),
             meters,
             IDENTITY,
             read_gauges=lambda: {"rss_bytes": [5.0], "loop_lag_ms": [1.0, 9.0]},
@@ -125,7 +126,7 @@ async def test_a_report_is_two_calls_at_first_and_one_from_then_on(reporter, cal
 async def test_minutes_are_those_of_the_database(rollups, log, caller, meters):
     behind = timedelta(hours=5)
     reporter = Reporter(
-        caller,
+        Functions(caller),
         meters,
         IDENTITY,
         read_gauges=dict,
@@ -171,10 +172,10 @@ async def test_lag_is_sampled_and_old_rollups_are_purged(rollups, log, reporter,
     await reporter.report()
     term = Term(*rollups.term)
 
-    assert not await LagSampleDuty(caller, term).run()
+    assert not await lag_sampling(caller, term).run()
     assert await rollups.count("group_minute") == 1
     await log.advance(3 * 86_400)
-    assert not await MetricsPurge(caller, term, keep=timedelta(days=90)).run()
+    assert not await metrics_purge(caller, term, keep=timedelta(days=90)).run()
 
     assert await rollups.count("group_minute") == await rollups.count("queue_minute") == 0
     assert await rollups.count("metric_worker") == 1

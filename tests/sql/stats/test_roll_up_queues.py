@@ -16,7 +16,9 @@ async def test_the_minutes_of_an_hour_that_is_over_are_summed_up(rollups, log, w
     noon = log.now
     for minutes in (0, 1, 59):
         await rollups.report(
-            worker, used("hive", {2: 1}, minutes, push_messages=2), at=noon + minutes * MINUTE
+            worker,
+            used("hive", {2: 1}, minutes, push_messages=2, pop_messages=1),
+            at=noon + minutes * MINUTE,
         )
     await rollups.report(worker, used("hive", push_messages=50), at=noon + HOUR)
     await log.advance(3_600)

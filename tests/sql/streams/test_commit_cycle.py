@@ -108,12 +108,41 @@ async def test_an_ack_of_a_part_ends_the_lease_if_asked_to(log, stream, release)
     assert (await log.pop(stream.group)).offsets == ([2, 3] if release else [])
 
 
+async def test_a_lease_that_a_cycle_ended_cannot_be_taken_back(log, stream):
+    await stream.cycle(acks=[stream.ack(1)], release=True)
+
+    assert await log.release(stream.shard[1], stream.group, stream.lease) == 0
+
+    assert (await stream.cursor())["acked"] == 1
+
+
 async def test_the_rest_may_be_told_to_wait(log, stream):
     await stream.cycle(acks=[stream.ack(1)], delay_ms=5000)
 
     assert (await stream.cursor())["available_at"] == log.now + timedelta(seconds=5)
     await log.advance(6)
     assert (await log.pop(stream.group)).offsets == [2, 3]
+
+
+@pytest.mark.parametrize("key", ["k", WINDOW_KEY], ids=["released", "out of date"])
+async def test_the_end_of_a_lease_does_not_cut_a_back_off_short(log, stream, key):
+    await log.configure("hive", ack_mode="individual", retry_limit=3, retry_delay_ms=5000)
+    await log.ack(stream.ack(1, "failed"))
+
+    await stream.cycle(StateOp(key), acks=[stream.ack(2)])
+
+    cursor = await stream.cursor()
+    assert cursor["leased"] is None
+    assert cursor["available_at"] == log.now + timedelta(seconds=5)
+    assert (cursor["nacked"], cursor["retry_at"]) == (None, None)
+
+
+async def test_a_failure_told_by_a_cycle_rests_although_the_lease_ends(log, stream):
+    await log.configure("hive", ack_mode="individual", retry_limit=3, retry_delay_ms=5000)
+
+    await stream.cycle(acks=[stream.ack(1, "failed")])
+
+    assert (await stream.cursor())["available_at"] == log.now + timedelta(seconds=5)
 
 
 @pytest.mark.parametrize("offset", [3, 1])

@@ -23,7 +23,7 @@ STRANDED = """
 select o.job_id from skep.open_job o
 where o.open_blockers <> (
   select count(*) from skep.blocker b join skep.chain c on c.id = b.chain_id
-  where b.job_id = o.job_id and c.state <> 'completed')
+  where b.job_id = o.job_id and skep.job_awaits(c.state, b.on_failure))
 """
 """Jobs whose count of open blockers is wrong; among them any that waits for nothing."""
 
@@ -62,7 +62,7 @@ class Chains:
     async def start_all(self, *items, notify=False):
         """Start chains, each given as keyword arguments; return rows of chain_start."""
         blocked = [
-            (number, blocker, item.get("is_fatal", False))
+            (number, blocker, item.get("on_failure", "wait"))
             for number, item in enumerate(items, start=1)
             for blocker in item.get("blockers", ())
         ]
@@ -72,7 +72,7 @@ class Chains:
 
         return await self.rows(
             "select * from skep.chain_start($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12,"
-            " $13, $14, $15, $16, $17, $18, $19)",
+            " $13, $14, $15, $16, $17, $18::text[], $19)",
             [item.get("id") or new_id() for item in items],
             column("type", "work"),
             [json.dumps(item.get("input")) for item in items],
@@ -117,7 +117,7 @@ class Chains:
     async def settle_all(self, worker_id, *items, wait=True):
         """Settle jobs, each given as keyword arguments; return rows of job_settle."""
         blocked = [
-            (number, blocker, item.get("is_fatal", False))
+            (number, blocker, item.get("on_failure", "wait"))
             for number, item in enumerate(items, start=1)
             for blocker in item.get("blockers", ())
         ]
@@ -127,7 +127,7 @@ class Chains:
 
         return await self.rows(
             "select * from skep.job_settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12,"
-            " $13, $14, $15, $16, $17, $18, $19)",
+            " $13, $14, $15, $16, $17, $18::text[], $19)",
             worker_id,
             column("job_id"),
             column("attempt", 1),

@@ -97,11 +97,15 @@ class Keeper:
         return total
 
     async def hold(
-        self, name: str = "spark", *, queue: str = "hive", keep_s: int = DAY_S
+        self,
+        name: str = "spark",
+        queue: str = "hive",
+        position: tuple[int, int, Any] | None = None,
+        keep_s: int = DAY_S,
     ) -> Any | None:
-        """Keep what is pushed from now on."""
-        query = "select * from skep.place_hold($1, $2, null, $3)"
-        return await self.log.row(query, queue, name, keep_s)
+        """Keep what was pushed after a position, or is pushed from now on."""
+        query = "select * from skep.place_hold($1, $2, $3, $4)"
+        return await self.log.row(query, queue, name, position, keep_s)
 
     async def history(self) -> list[Any]:
         query = "select * from skep.retention_history order by id"

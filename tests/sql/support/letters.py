@@ -43,7 +43,7 @@ async def bury(
     ids: list[int] = []
     for offset in range(pushed.first, pushed.first + len(names)):
         await log.execute(
-            "select skep.bury_range($1, $2, $3::bigint - 1, $3, $4, skep.now(), 4)",
+            "select skep.bury_messages($1, $2, array[$3::bigint], array[$4], '{4}', skep.now())",
             partition_id,
             group_id,
             offset,

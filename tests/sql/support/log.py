@@ -63,6 +63,19 @@ class TakenSegment(NamedTuple):
     body: bytes
     passed_over: list[int] | None
     is_individual: bool
+    counts: list[int] | None
+
+    def delivery_of(self, offset):
+        """Return how often a message was delivered, this time included."""
+        return self._counted(offset)[0]
+
+    def failures_of(self, offset):
+        return self._counted(offset)[1]
+
+    def _counted(self, offset):
+        counts = self.counts or [offset, self.delivery, 0]
+        at = next(place for place in range(0, len(counts), 3) if counts[place] >= offset)
+        return counts[at + 1], counts[at + 2]
 
 
 class Delivered(NamedTuple):
@@ -70,6 +83,7 @@ class Delivered(NamedTuple):
     offset: int
     transaction_id: str
     delivery: int
+    failures: int = 0
 
 
 class Acked(NamedTuple):
@@ -110,6 +124,10 @@ class Ack:
     transaction_id: str = ""
     error: str | None = None
     group: str = QUEUE_MODE
+    is_alone: bool = False
+    """Models note here that it speaks for its own message only ..."""
+    is_doubtful: bool = False
+    """... or that others with its transaction id contradict it."""
 
 
 class Taken(list[TakenSegment]):
@@ -135,7 +153,8 @@ class Taken(list[TakenSegment]):
             for offset, message in enumerate(json.loads(row.body)[low:high], row.first + low):
                 if message is not None and offset not in (row.passed_over or ()):
                     name = message["transactionId"]
-                    found.append(Delivered(row.partition_id, offset, name, row.delivery))
+                    counted = row.delivery_of(offset), row.failures_of(offset)
+                    found.append(Delivered(row.partition_id, offset, name, *counted))
         return found
 
     @property
@@ -247,10 +266,12 @@ class Log:
         group: str = QUEUE_MODE,
         mode: str = "all",
         start: datetime | None = None,
+        *,
+        conflation: bool | None = None,
     ) -> int:
         """Return the id of the group, subscribing it if it is new."""
-        query = "select group_id from skep.provision_group($1, $2, $3, $4)"
-        return await self.value(query, queue, group, mode, start)
+        query = "select group_id from skep.provision_group($1, $2, $3, $4, $5)"
+        return await self.value(query, queue, group, mode, start, conflation)
 
     async def configure(self, queue: str, **columns: int | bool) -> dict[str, Any]:
         """Change options of a queue and return all of them."""
@@ -400,7 +421,7 @@ class Log:
             (p.lease_id, p.batch, p.partitions, p.auto_ack, p.lease_s) for p in polls or (Poll(),)
         )
         found = await self.rows(
-            "select * from skep.pop_messages($1, $2, $3, $4, $5, $6)",
+            "select * from skep.pop_messages($1, $2, $3, $4, $5, $6, true)",
             group_id,
             leases,
             batches,
@@ -416,7 +437,7 @@ class Log:
             (p.lease_id, p.partition_id, p.batch, p.auto_ack, p.lease_s) for p in polls
         )
         found = await self.rows(
-            "select * from skep.pop_partitions($1, $2, $3, $4, $5, $6)",
+            "select * from skep.pop_partitions($1, $2, $3, $4, $5, $6, true)",
             group_id,
             leases,
             partitions,

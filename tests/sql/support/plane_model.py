@@ -6,9 +6,11 @@ that wait a poll gets, when a message that is too old is passed over) the model 
 allowed, and follows what happened.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from math import inf
 from typing import NamedTuple
 from uuid import UUID
 
@@ -59,6 +61,8 @@ class Message:
 class Segment(NamedTuple):
     offsets: range
     created_at: datetime
+    number: int
+    """How many segments of the queue had been written with it."""
 
 
 @dataclass
@@ -66,6 +70,8 @@ class Partition:
     """A partition and what it keeps."""
 
     id: int
+    touched_at: datetime
+    """When it was pushed to or created."""
     head: int = 0
     segments: list[Segment] = field(default_factory=list[Segment])
     messages: dict[int, Message] = field(default_factory=dict[int, Message])
@@ -75,13 +81,13 @@ class Partition:
     def tail(self) -> int:
         return self.segments[0].offsets[0] if self.segments else self.head + 1
 
-    def append(self, names: Sequence[str], now: datetime) -> None:
+    def append(self, names: Sequence[str], now: datetime, number: int) -> None:
         """Store a segment."""
         offsets = range(self.head + 1, self.head + 1 + len(names))
-        self.segments.append(Segment(offsets, now))
+        self.segments.append(Segment(offsets, now, number))
         named = zip(offsets, names, strict=True)
         self.messages |= {at: Message(name, now) for at, name in named}
-        self.head = offsets[-1]
+        self.head, self.touched_at = offsets[-1], now
 
     def drop(self, segments: int) -> int:
         """Forget so many of the oldest segments; return the last offset of them."""
@@ -135,9 +141,12 @@ class Reader:
     leased: int | None = None
     claimed_from: int | None = None
     """The position before the last claim, which can be given back until somebody acks."""
-    deliveries: int = 0
+    deliveries: Counter[int] = field(default_factory=Counter[int])
+    """Of the messages that may come again."""
     unanswered: int = 0
     failures: dict[int, int] = field(default_factory=dict[int, int])
+    failed_before: dict[int, int] = field(default_factory=dict[int, int])
+    """The failures before messages were finished on delivery, which may be undone."""
     rests_until: dict[int, datetime] = field(default_factory=dict[int, datetime])
     """When messages that failed may come again."""
     starts_at: datetime | None = None
@@ -165,58 +174,97 @@ class Reader:
         """Tell whether a message that failed keeps the partition waiting."""
         return any(self.rests_until.get(at, now) > now for at in self.unread)
 
-    def offer(self, options: Options, since: datetime | None, now: datetime) -> Offer:
+    def offer(
+        self, options: Options, since: datetime | None, now: datetime, *, is_conflated: bool
+    ) -> Offer:
         """Return what a poll would find, if the partition were visited now."""
         created = {at: self.partition.messages[at].created_at for at in self.unread}
         passed = [at for at, moment in created.items() if since and moment < since]
         left = [at for at in created if at not in passed]
         worn_out = None
-        if left and not passed and 0 < options.max_deliveries <= self.unanswered:
+        is_first = not passed and self.position >= self.partition.tail - 1
+        is_worn_out = 0 < options.max_deliveries <= self.unanswered and not is_conflated
+        if left and is_first and is_worn_out:
             worn_out = left.pop(0)
         if options.window_buffer_s and self.partition.segments:
             opens_at = self.partition.segments[-1].created_at + _seconds(options.window_buffer_s)
             left = left if opens_at <= now else []
-        ripe = now - _seconds(options.delayed_processing_s)
-        return Offer(passed, worn_out, [at for at in left if created[at] <= ripe])
+        ripe_from = now - _seconds(options.delayed_processing_s)
+        ripe = [at for at in left if created[at] <= ripe_from]
+        return Offer(passed, worn_out, ripe[-1:] if is_conflated else ripe)
+
+    def catch_up(self) -> None:
+        """Notice, as a poll does, that the oldest messages were dropped to make room."""
+        if self.position < self.partition.tail - 1:
+            self.finished.update(range(1, self.partition.tail))
+            self.unanswered = 0
+            self.claimed_from = None
+            self._tidy()
 
     def pass_over(self, offsets: Iterable[int]) -> None:
         """Finish messages in front that the group will not get."""
         before = self.position
         self.finished.update(offsets)
         if self.position > before:
-            self.deliveries = self.unanswered = 0
+            self.unanswered = 0
         self._tidy()
 
     def take(
-        self, offsets: list[int], lease_id: UUID, ends_at: datetime | None, now: datetime
-    ) -> int:
-        """Deliver messages, for good without an end; return the how manieth time it is."""
-        delivery = self.deliveries + 1
+        self,
+        offsets: list[int],
+        lease_id: UUID,
+        ends_at: datetime | None,
+        now: datetime,
+        *,
+        is_conflated: bool = False,
+    ) -> list[tuple[int, int]]:
+        """Deliver messages, for good without an end; return their deliveries and failures.
+
+        A message that is conflated stands for all before it.
+        """
+        counted = [(self.deliveries[at] + 1, self.failures.get(at, 0)) for at in offsets]
         self.lease_id, self.nacked, self.retry_at = lease_id, set(), None
         self.claimed_from = self.position
         if ends_at is None:
-            self.finished.update(offsets)
-            self.leased, self.deliveries, self.unanswered = None, 0, 0
+            self.finished.update(range(1, offsets[-1] + 1) if is_conflated else offsets)
+            self.leased, self.unanswered = None, 0
+            self.failed_before = dict(self.failures)
             self.free_at = now + MICROSECOND
         else:
             upto = offsets[-1]
-            while upto + 1 in self.finished:
+            while upto + 1 in self.finished and not is_conflated:
                 upto += 1
-            self.leased, self.deliveries, self.free_at = upto, delivery, ends_at
-            self.unanswered = 1 if delivery == 1 else self.unanswered + 1
+            if is_conflated:
+                self._forget_deliveries(before=upto)
+            self.deliveries.update(offsets if is_conflated else range(self.position + 1, upto + 1))
+            self.leased, self.free_at = upto, ends_at
+            self.unanswered += 1
         self._tidy()
-        return delivery
+        return counted
 
-    def find(self, name: str) -> int | None:
-        """Return the offset that an ack means which only names its message."""
+    def name_messages(self, acks: Sequence[Ack]) -> None:
+        """Say which messages the acks mean that only name a transaction id."""
+        explicit = {ack.offset for ack in acks if ack.offset is not None}
+        by_name: dict[str, list[Ack]] = {}
+        for ack in acks:
+            if ack.offset is None:
+                by_name.setdefault(ack.transaction_id, []).append(ack)
+        for name, its_acks in by_name.items():
+            self._name(name, sorted(its_acks, key=_severity), explicit)
+
+    def _name(self, name: str, acks: Sequence[Ack], explicit: set[int]) -> None:
         position, reach = self.position, self.leased or self.position + 10_000
         places = [at for at, kept in self.partition.messages.items() if kept.name == name]
-        ahead = [
-            at
-            for at in places
-            if at > position and self.partition.segment_of(at).offsets[0] <= reach
-        ]
-        return min(ahead) if ahead else max((at for at in places if at <= position), default=None)
+        ahead = [at for at in places if position < at <= reach]
+        closed = self.finished | self.nacked | explicit
+        unanswered = sorted(set(ahead) - closed, reverse=self.leased is not None)
+        meant = sorted(unanswered[: len(acks)])
+        known = max(ahead or [at for at in places if at <= position], default=None)
+        is_mixed = len({ack.status for ack in acks}) > 1
+        for rank, ack in enumerate(acks):
+            ack.offset = meant[min(rank, len(meant) - 1)] if meant else known
+            ack.is_doubtful = len(unanswered) > 1 and is_mixed
+            ack.is_alone = ack.is_doubtful or 1 < len(unanswered) > len(acks)
 
     def ack(
         self, acks: Sequence[Ack], options: Options, now: datetime
@@ -237,7 +285,7 @@ class Reader:
         """End the lease when all under it is answered, or a failure stopped a cumulative ack."""
         position, leased = self.position, self.leased
         if position > before:
-            self.deliveries = self.unanswered = 1 if leased and position < leased else 0
+            self.unanswered = 1 if leased and position < leased else 0
         if position + 1 in nacked:
             self.unanswered = 0
         if nacked:
@@ -264,7 +312,7 @@ class Reader:
         position = self.position
         if position > before:
             is_left = self.leased is not None and position < self.leased
-            self.deliveries = self.unanswered = int(is_left)
+            self.unanswered = int(is_left)
             if self.leased is not None:
                 self.claimed_from = None
                 if not is_left:
@@ -282,10 +330,18 @@ class Reader:
         if self.leased is None and self.claimed_from is not None:
             again = range(self.claimed_from + 1, self.position + 1)
             self.finished.difference_update(set(again) - self.partition.deleted)
+            self.failures = dict(self.failed_before)
+        elif self.leased is not None:
+            self.deliveries -= Counter(range(self.position + 1, self.leased + 1))
         self.leased, self.lease_id, self.free_at = None, None, max(now, self.retry_at or now)
         self.nacked, self.retry_at = set(), None
-        self.deliveries, self.unanswered = max(self.deliveries - 1, 0), max(self.unanswered - 1, 0)
+        self.unanswered = max(self.unanswered - 1, 0)
         return True
+
+    def end_lease(self, ready_at: datetime) -> None:
+        """Let what is left of a lease come again, though not before a pause is over."""
+        self.leased, self.free_at = None, max(ready_at, self.retry_at or ready_at)
+        self.nacked, self.retry_at, self.claimed_from = set(), None, None
 
     def go_to(self, target: int, now: datetime, starts_at: datetime | None = None) -> None:
         """Start afresh behind an offset."""
@@ -293,6 +349,11 @@ class Reader:
         finished = {*range(1, target + 1), *self.partition.deleted}
         fresh = Reader(self.partition, finished, now, starts_at=starts_at)
         vars(self).update(vars(fresh))
+
+    def _forget_deliveries(self, before: int) -> None:
+        """Forget how often messages were delivered for which another stands from now on."""
+        for at in [at for at in self.deliveries if at < before]:
+            del self.deliveries[at]
 
     def _tidy(self) -> None:
         """Forget failures of what is finished."""
@@ -336,7 +397,7 @@ class AckCall:
         is_covered = ack.lease_id is None or at <= (self._reader.leased or 0)
         speaks_for_more = (
             ack.status == "completed" and is_mine and is_covered and at > self.reached
-        ) and not (self._is_individual or self.is_stopped)
+        ) and not (self._is_individual or ack.is_alone or self.is_stopped)
         if at in self.were_finished and not speaks_for_more:
             return "noop" if is_harmless else "already_done"
         if not is_mine:
@@ -357,6 +418,9 @@ class AckCall:
         if ack.status == "retry" or (ack.status == "failed" and at in self._were_nacked):
             self.nacked.append(at)
             return "retried"
+        if ack.status == "completed" and ack.is_doubtful:
+            self.nacked.append(at)
+            return "redelivered"
         failures = self._reader.failures.get(at, 0) + 1
         if ack.status == "failed" and failures <= self._options.retry_limit:
             self._fail(at, failures)
@@ -364,7 +428,7 @@ class AckCall:
         if ack.status != "completed":
             self.dead.append(at)
         self._reader.finished.add(at)
-        self.reached = self.reached if self._is_individual else at
+        self.reached = self.reached if self._is_individual or ack.is_alone else at
         return "acked" if ack.status == "completed" else "dead_lettered"
 
     def _fail(self, at: int, failures: int) -> None:
@@ -376,7 +440,11 @@ class AckCall:
 
 
 def _by_offset_and_severity(pair: tuple[int, Ack]) -> tuple[int, int]:
-    return pair[1].offset or 0, SEVEREST_FIRST.index(pair[1].status)
+    return pair[1].offset or 0, _severity(pair[1])
+
+
+def _severity(ack: Ack) -> int:
+    return SEVEREST_FIRST.index(ack.status)
 
 
 def _seconds(seconds: float) -> timedelta:
@@ -394,6 +462,8 @@ class Group:
     created_at: datetime
     first_polled_at: datetime | None
     is_paused: bool = False
+    conflation: bool | None = None
+    """Whether it gets only the newest message of a partition; None while that is undecided."""
 
     def change_start(self, moment: datetime) -> None:
         """Start at another time, when it starts again or in partitions to come."""
@@ -417,6 +487,16 @@ class Waiting(NamedTuple):
     id: int
     partition: str
     name: str
+    had_window: bool
+    """Whether the queue looked for duplicates when it came."""
+
+
+class Hold(NamedTuple):
+    """What a reader outside keeps from being deleted."""
+
+    number: int
+    """It has seen the segments up to this one."""
+    lapses_at: datetime
 
 
 @dataclass
@@ -431,6 +511,8 @@ class Plane:
     letters: set[tuple[str, str, int]] = field(default_factory=set[tuple[str, str, int]])
     """Dead letters: group, partition, offset."""
     waiting: list[Waiting] = field(default_factory=list[Waiting])
+    holds: dict[str, Hold] = field(default_factory=dict[str, Hold])
+    segments_written: int = 0
 
     def of_group(self, group: str) -> dict[str, Reader]:
         return {
@@ -442,8 +524,12 @@ class Plane:
             group: reader for (name, group), reader in self.readers.items() if name == partition
         }
 
+    def by_id(self, partitions: Iterable[str]) -> list[str]:
+        """Return names of partitions in the order in which one call writes to them."""
+        return sorted(partitions, key=lambda name: self.partitions[name].id)
+
     def add_partition(self, partition: str, id_: int, now: datetime) -> None:
-        self.partitions[partition] = state = Partition(id_)
+        self.partitions[partition] = state = Partition(id_, now)
         for name, group in self.groups.items():
             starts_at = group.start_ahead(now)
             self.readers[partition, name] = Reader(state, set(), now, starts_at=starts_at)
@@ -475,8 +561,11 @@ class Plane:
 
     def offer(self, partition: str, group: str, now: datetime) -> Offer:
         """Return what a poll of the group finds in a partition that is free."""
-        since = self.oldest_wanted(partition, group, now)
-        return self.readers[partition, group].offer(self.options, since, now)
+        since, reader = self.oldest_wanted(partition, group, now), self.readers[partition, group]
+        return reader.offer(self.options, since, now, is_conflated=self.is_conflated(group))
+
+    def is_conflated(self, group: str) -> bool:
+        return bool(self.groups[group].conflation)
 
     def can_be_served(self, partition: str, group: str, now: datetime) -> bool:
         """Tell whether a poll may look into the partition at all."""
@@ -499,10 +588,12 @@ class Plane:
         for reader in self.of_partition(partition).values():
             if not reader.unread and reader.leased is None:
                 reader.free_at = now
-        state.append(names, now)
+        self.segments_written += 1
+        state.append(names, now, self.segments_written)
 
     def bury(self, group: str, partition: str, offsets: Iterable[int]) -> None:
-        self.letters.update((group, partition, at) for at in offsets)
+        kept = self.partitions[partition].messages  # of what was dropped nothing is left to keep
+        self.letters.update((group, partition, at) for at in offsets if at in kept)
 
     def delete_message(self, partition: str, at: int, now: datetime) -> str:
         state = self.partitions[partition]
@@ -524,18 +615,69 @@ class Plane:
 
     def retain(self, kind: str, now: datetime) -> None:
         """Let every state lose its old segments, each as a whole."""
-        too_old = self.options.too_old_from(kind, now)
+        too_old, kept_from = self.options.too_old_from(kind, now), self.kept_from(now)
         if too_old is None:
             return
         for partition, state in self.partitions.items():
             done = self._completed_to(partition) if kind == "completed" else state.head
             going = 0
             for segment in state.segments:
-                if segment.created_at >= too_old or segment.offsets[-1] > done:
+                is_held = segment.number >= kept_from
+                if segment.created_at >= too_old or is_held or segment.offsets[-1] > done:
                     break
                 going += 1
             if going:
                 self._drop(partition, state.drop(going), now)
+
+    def kept_from(self, now: datetime) -> float:
+        """Return the number of the first segment that a reader outside still needs."""
+        active = [hold.number + 1 for hold in self.holds.values() if hold.lapses_at > now]
+        return min(active, default=inf)
+
+    def drop_oldest(self, number: int, now: datetime) -> tuple[int, int]:
+        """Make room for so many messages; return how many were dropped, and of these unread.
+
+        Readers do not notice before their next poll.
+        """
+        kept_from = self.kept_from(now)
+        segments = sorted(
+            (segment.number, partition, segment)
+            for partition, state in self.partitions.items()
+            for segment in state.segments
+            if segment.number < kept_from
+        )
+        dropped = unread = 0
+        for _, partition, segment in segments:
+            if unread >= number:
+                break
+            offsets = segment.offsets
+            read_to = max(self._read_to(partition), offsets[0] - 1)
+            unread += max(offsets[-1] - read_to, 0)
+            dropped += len(offsets)
+            self.partitions[partition].drop(1)
+        return dropped, unread
+
+    def _read_to(self, partition: str) -> int:
+        """Return how far all groups have read that count."""
+        readers = self.of_partition(partition)
+        own = self.groups[QUEUE_MODE]
+        if own.first_polled_at is None and len(readers) > 1:
+            del readers[QUEUE_MODE]
+        return min(reader.position for reader in readers.values())
+
+    def remove_idle(self, before: datetime) -> list[str]:
+        """Remove partitions without messages, pushes since then and dead letters."""
+        named = {partition for _, partition, _ in self.letters} | {"Default"}
+        idle = [
+            name
+            for name, state in self.partitions.items()
+            if not state.segments and state.touched_at < before and name not in named
+        ]
+        for name in idle:
+            del self.partitions[name]
+            for group in self.groups:
+                del self.readers[name, group]
+        return idle
 
     def _drop(self, partition: str, last: int, now: datetime) -> None:
         for reader in self.of_partition(partition).values():
@@ -550,6 +692,11 @@ class Plane:
         ]
         return min(places, default=0)
 
+    def is_held(self, partitions: Iterable[str], now: datetime) -> bool:
+        """Tell whether a reader outside still needs something of these partitions."""
+        segments = (each for name in partitions for each in self.partitions[name].segments)
+        return any(segment.number >= self.kept_from(now) for segment in segments)
+
     def clear(self, partition: str, now: datetime) -> int:
         """Drop all of a state; return how many messages that were."""
         state = self.partitions[partition]
@@ -558,19 +705,23 @@ class Plane:
             state.drop(len(state.segments))
         for reader in self.of_partition(partition).values():
             claim = reader.lease_id
-            reader.go_to(state.head, now)
+            reader.go_to(state.head, now, reader.starts_at)
             reader.lease_id = claim
         return kept
 
     def waits_too_long(self, group: str, partition: str, now: datetime) -> list[int]:
         """Return what eviction may take from a group in a partition that is ready."""
         limit, polled_at = self.options.max_wait_time_s, self.groups[group].first_polled_at
-        if not limit or self.is_paused or self.groups[group].is_paused or polled_at is None:
+        if not limit or self.is_paused or self.groups[group].is_paused:
+            return []
+        if polled_at is None and len(self.groups) > 1:
+            return []
+        if self.is_conflated(group):
             return []
         # It waits from the moment it may be delivered.
         held_back_s = max(self.options.delayed_processing_s, self.options.window_buffer_s)
         since, reader = now - _seconds(limit + held_back_s), self.readers[partition, group]
-        if polled_at >= since or reader.is_held(now) or reader.is_resting(now):
+        if (polled_at and polled_at >= since) or reader.is_held(now) or reader.is_resting(now):
             return []
         created = {at: reader.partition.messages[at].created_at for at in reader.unread}
         start = reader.starts_at
@@ -582,7 +733,10 @@ class Plane:
 
     def ack(self, group: str, partition: str, acks: Sequence[Ack], now: datetime) -> list[str]:
         """Apply acks of one partition; return their outcomes."""
-        outcomes, dead = self.readers[partition, group].ack(acks, self.options, now)
+        options = self.options
+        if self.is_conflated(group):
+            options = replace(options, ack_mode="cumulative")
+        outcomes, dead = self.readers[partition, group].ack(acks, options, now)
         self.bury(group, partition, dead)
         return outcomes
 

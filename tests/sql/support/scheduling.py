@@ -30,12 +30,20 @@ async def queue_id_of(log, queue="hive"):
 
 
 async def schedule(
-    log, *names, delay_s=60.0, at=None, partition="a", queue="hive", most=ANY_NUMBER, resolve=False
+    log,
+    *names,
+    delay_s=60.0,
+    at=None,
+    partition="a",
+    queue="hive",
+    most=ANY_NUMBER,
+    resolve=False,
+    nonces=None,
 ):
     """Schedule messages named by their transaction ids; return the answers in their order."""
     queue_id = await queue_id_of(log, queue)
     found = await log.rows(
-        "select * from skep.schedule_messages($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+        "select * from skep.schedule_messages($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
         [queue_id] * len(names),
         [partition] * len(names),
         [key_of(name) for name in names],
@@ -45,6 +53,7 @@ async def schedule(
         [delay_s] * len(names),
         most,
         resolve,
+        nonces,
     )
     return sorted(Scheduled(*row) for row in found)
 

@@ -14,7 +14,33 @@ from skep.settings.fields import (
 )
 from skep.settings.layers import PRESETS, VARIABLES
 from skep.settings.peers import PeerAddresses, peer_addresses
-from skep.settings.queen import SINGLE_VARIABLES
+from skep.settings.queen import SINGLE_VARIABLES, is_ignored, is_understood
+
+QUEEN_0_15 = """
+PORT HOST WORKER_ID NUM_WORKERS WEBAPP_ROOT LOG_LEVEL PG_USER PG_HOST PG_DB PG_PASSWORD PG_PORT
+PG_USE_SSL PG_SSL_REJECT_UNAUTHORIZED DB_POOL_SIZE DB_IDLE_TIMEOUT DB_CONNECTION_TIMEOUT
+DB_STATEMENT_TIMEOUT DB_LOCK_TIMEOUT DB_TCP_USER_TIMEOUT_MS DB_KEEPALIVES_IDLE
+DB_KEEPALIVES_INTERVAL DB_KEEPALIVES_COUNT LIBQUEEN_INFLIGHT_DEADLINE_MS DEFAULT_TIMEOUT
+DEFAULT_BATCH_SIZE DEFAULT_SUBSCRIPTION_MODE POP_WAIT_INITIAL_INTERVAL_MS
+POP_WAIT_BACKOFF_THRESHOLD POP_WAIT_BACKOFF_MULTIPLIER POP_WAIT_MAX_INTERVAL_MS
+QUEUE_BACKOFF_CLEANUP_THRESHOLD RESPONSE_TIMER_INTERVAL_MS RESPONSE_BATCH_SIZE RESPONSE_BATCH_MAX
+SIDECAR_POOL_SIZE SIDECAR_MICRO_BATCH_WAIT_MS SIDECAR_MAX_ITEMS_PER_TX SIDECAR_MAX_BATCH_SIZE
+SIDECAR_MAX_PENDING_COUNT QUEEN_CONCURRENCY_MODE QUEEN_VEGAS_MIN_LIMIT QUEEN_VEGAS_MAX_LIMIT
+QUEEN_VEGAS_ALPHA QUEEN_VEGAS_BETA QUEEN_VEGAS_RTT_WINDOW_SAMPLES QUEEN_VEGAS_RTT_MIN_WINDOW_SEC
+QUEEN_VEGAS_UPDATE_INTERVAL_MS QUEEN_PUSH_PREFERRED_BATCH_SIZE QUEEN_PUSH_MAX_HOLD_MS
+QUEEN_ACK_MAX_BATCH_SIZE QUEEN_RENEW_LEASE_MAX_CONCURRENT QUEEN_STREAMS_CYCLE_MAX_HOLD_MS
+RETENTION_INTERVAL RETENTION_BATCH_SIZE PARTITION_CLEANUP_DAYS METRICS_RETENTION_DAYS
+EVICTION_INTERVAL EVICTION_BATCH_SIZE STATS_INTERVAL_MS STATS_RECONCILE_INTERVAL_MS
+STATS_HISTORY_RETENTION_DAYS METRICS_SAMPLE_INTERVAL_MS METRICS_AGGREGATE_INTERVAL_S
+PARTITION_LOOKUP_RECONCILE_INTERVAL_MS PARTITION_LOOKUP_RECONCILE_LOOKBACK_SECONDS
+DB_THREAD_POOL_SERVICE_THREADS FILE_BUFFER_DIR FILE_BUFFER_FLUSH_MS FILE_BUFFER_MAX_BATCH
+FILE_BUFFER_EVENTS_PER_FILE QUEEN_ENCRYPTION_KEY QUEEN_UDP_PEERS QUEEN_UDP_NOTIFY_PORT
+QUEEN_SYNC_ENABLED QUEEN_SYNC_SECRET QUEEN_CACHE_PARTITION_MAX QUEEN_CACHE_PARTITION_TTL_MS
+QUEEN_CACHE_REFRESH_INTERVAL_MS QUEEN_SYNC_HEARTBEAT_MS QUEEN_SYNC_DEAD_THRESHOLD_MS
+QUEEN_SYNC_RECV_BUFFER_MB JWT_ENABLED JWT_ALGORITHM JWT_SECRET JWT_JWKS_URL JWT_PUBLIC_KEY
+JWT_ISSUER JWT_AUDIENCE JWT_CLOCK_SKEW JWT_SKIP_PATHS JWT_JWKS_REFRESH_INTERVAL JWT_JWKS_TIMEOUT_MS
+JWT_ROLES_CLAIM JWT_ROLES_ARRAY_CLAIM JWT_ROLE_ADMIN JWT_ROLE_READ_WRITE JWT_ROLE_READ_ONLY
+"""
 
 
 def load(*, file=None, flags=None, **environment):
@@ -234,6 +260,15 @@ class TestQueenVariables:
             ("PARTITION_CLEANUP_DAYS", "7", 7),
             ("METRICS_RETENTION_DAYS", "30", 30),
             ("LOG_LEVEL", "WARN", "warning"),
+            ("LOG_FORMAT", "json", "json"),
+            ("POLL_DB_INTERVAL", "40", 40),
+            ("QUEUE_MAX_POLL_INTERVAL", "2000", 2000),
+            ("SIDECAR_POP_WAIT_INITIAL_MS", "70", 70),
+            ("SIDECAR_POP_WAIT_MAX_MS", "5000", 5000),
+            ("POP_WAIT_BASE_INTERVAL_MS", "60", 60),
+            ("SIDECAR_MICRO_BATCH_WAIT_MS", "5", 5.0),
+            ("QUEEN_PUSH_MAX_HOLD_MS", "8", 8.0),
+            ("MAX_BODY_SIZE", "1048576", 1 << 20),
         ],
     )
     def test_a_variable_of_queen_sets_what_it_means_here(self, variable, text, value):
@@ -241,11 +276,62 @@ class TestQueenVariables:
 
         assert getattr(load(**{variable: text}).settings, field) == value
 
-    def test_variables_of_queen_for_parts_that_skep_lacks_are_ignored(self):
-        effective = load(SIDECAR_POOL_SIZE="50", WORKER_ID="cpp-worker-1")
+    def test_those_without_an_equivalent_are_named_in_one_warning(self):
+        effective = load(
+            WORKER_ID="cpp-worker-1",
+            QUEEN_VEGAS_ALPHA="3",
+            FILE_BUFFER_FLUSH_MS="100",
+            QUEEN_POP_MAX_HOLD_MS="5",
+            DEFAULT_LEASE_TIME="60",
+            CORS_ALLOWED_ORIGINS="*",
+        )
 
         assert effective.settings == Settings()
-        assert effective.warnings == ()
+        (warning,) = effective.warnings
+        assert warning == (
+            "variables of Queen without an equivalent here are ignored: CORS_ALLOWED_ORIGINS, "
+            "DEFAULT_LEASE_TIME, FILE_BUFFER_FLUSH_MS, QUEEN_POP_MAX_HOLD_MS, QUEEN_VEGAS_ALPHA, "
+            "WORKER_ID"
+        )
+
+    def test_a_variable_that_is_not_queens_is_not_named(self):
+        assert load(QUEEN_SERVICE_HOST="10.0.0.1", DB_NAME="x", PATH="/bin").warnings == ()
+
+    def test_every_variable_of_the_wire_reference_is_understood_or_named(self):
+        for name in QUEEN_0_15.split():
+            assert is_understood(name) or is_ignored(name), name
+
+    @pytest.mark.parametrize(
+        ("variables", "connections"),
+        [
+            ({"SIDECAR_POOL_SIZE": "50", "NUM_WORKERS": "10"}, 5),
+            ({"SIDECAR_POOL_SIZE": "8", "DB_POOL_SIZE": "150"}, 8),
+        ],
+    )
+    def test_the_pool_of_the_engine_is_the_one_that_carries_messages(self, variables, connections):
+        assert load(**variables).settings.connections == connections
+
+    def test_peers_by_http_and_by_udp_are_merged(self):
+        settings = load(
+            QUEEN_PEERS="http://b:6632, http://c:6632",
+            QUEEN_UDP_PEERS="b:7000,c,http://d:7002/",
+            QUEEN_UDP_NOTIFY_PORT="7001",
+        ).settings
+
+        assert peer_addresses(settings) == PeerAddresses(
+            datagrams=(("b", 7000), ("c", 7001), ("d", 7002)),
+            urls=("http://b:6632", "http://c:6632"),
+        )
+
+    def test_a_first_interval_beyond_the_default_maximum_raises_that(self):
+        settings = load(POLL_DB_INTERVAL="2500").settings
+
+        assert (settings.poll_interval_ms, settings.poll_interval_ms_max) == (2500, 2500)
+
+    def test_the_newest_name_of_a_setting_wins(self):
+        names = {"POP_WAIT_INITIAL_INTERVAL_MS": "30", "SIDECAR_POP_WAIT_INITIAL_MS": "20"}
+
+        assert load(POLL_DB_INTERVAL="10", **names).settings.poll_interval_ms == 30
 
     def test_one_database_variable_is_enough_and_queen_has_defaults_for_the_rest(self):
         settings = load(PG_DB="queue").settings
@@ -267,11 +353,18 @@ class TestQueenVariables:
     def test_a_host_may_be_an_ipv6_address_or_a_socket_directory(self, host, address):
         assert load(PG_HOST=host).settings.database_url.endswith(address)
 
-    @pytest.mark.parametrize(("text", "is_encrypted"), [("true", True), ("1", False)])
-    def test_only_the_literal_true_asks_for_encryption(self, text, is_encrypted):
-        url = load(PG_HOST="db", PG_USE_SSL=text).settings.database_url
+    @pytest.mark.parametrize(
+        ("variables", "query"),
+        [
+            ({"PG_USE_SSL": "true"}, "?sslmode=require"),
+            ({"PG_USE_SSL": "1"}, ""),
+            ({"PG_USE_SSL": "true", "PG_SSL_REJECT_UNAUTHORIZED": "false"}, "?sslmode=prefer"),
+        ],
+    )
+    def test_only_the_literal_true_asks_for_encryption(self, variables, query):
+        url = load(PG_HOST="db", **variables).settings.database_url
 
-        assert ("sslmode=require" in url) == is_encrypted
+        assert url.endswith(f"/postgres{query}")
 
     @pytest.mark.parametrize(
         ("pool", "workers", "connections"), [("50", "10", 5), ("2", "4", 1), ("9999", "1", 64)]

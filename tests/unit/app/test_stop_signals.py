@@ -1,6 +1,8 @@
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 
 import pytest
 import uvloop
@@ -58,3 +60,28 @@ def test_afterwards_the_handler_of_before_has_it_again(handled, loop_factory):
 
     assert run_with(asyncio.Runner(loop_factory=loop_factory), start) == (False, True)
     assert handled == [signal.SIGTERM]
+
+
+TELL = "import signal; print(*(signal.getsignal(n).name for n in (1, 15)))"
+
+
+@pytest.mark.parametrize(
+    ("ahead", "heard"),
+    [
+        ("", "SIG_IGN SIG_IGN"),
+        (
+            "from tests.support.dispositions import *; stop_handing_down_ignored_signals(); ",
+            "SIG_DFL SIG_DFL",
+        ),
+    ],
+    ids=["negative control", "as tests do"],
+)
+def test_programs_that_tests_start_hear_what_nohup_ignores(ahead, heard):
+    start = f"{ahead}import subprocess, sys; subprocess.run([sys.executable, '-c', {TELL!r}])"
+    ignoring = ["sh", "-c", 'trap "" HUP TERM; exec "$@"', "sh"]
+
+    told = subprocess.run(
+        [*ignoring, sys.executable, "-c", start], capture_output=True, text=True, check=True
+    )
+
+    assert told.stdout.split() == heard.split()

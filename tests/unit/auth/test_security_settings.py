@@ -39,6 +39,8 @@ def load(**variables):
         ({"SKEP_CORS_ORIGINS": "*"}, "a wildcard"),
         ({"SKEP_CORS_ORIGINS": "https://*.example.com"}, "a wildcard"),
         ({"SKEP_CORS_ORIGINS": "https://a.example.com/path"}, "without a path"),
+        ({"SKEP_ALLOWED_HOSTS": "http://skep.example.com"}, "without scheme or port"),
+        ({"SKEP_ALLOWED_HOSTS": "a.example.com, b.example.com:6632"}, "without scheme or port"),
         ({"SKEP_JWT_ENABLED": "maybe"}, "`true` or `false`"),
     ],
 )

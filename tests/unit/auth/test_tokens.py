@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from skep.model.errors import InvalidToken, Unauthenticated
 from skep.server.auth.tokens import (
     TOKEN_BYTES_MAX,
-    KeySet,
     TokenRules,
     UnknownKey,
     bearer_token,
@@ -32,7 +31,7 @@ from tests.support.tokens import (
 
 EVERY = frozenset({"HS256", "RS256", "ES256", "EdDSA"})
 PUBLIC = ["RS256", "ES256", "EdDSA"]
-KEYS = KeySet([secret_key(SECRET)]) + pem_keys("".join(public_pem(each) for each in PUBLIC))
+KEYS = (secret_key(SECRET), *pem_keys("".join(public_pem(each) for each in PUBLIC)))
 
 
 def verify(token, keys=KEYS, **rules):

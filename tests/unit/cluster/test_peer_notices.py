@@ -15,7 +15,6 @@ from skep.broker.cluster.notices import (
     Notice,
     NoticeSigner,
     ReplayGuard,
-    Sealed,
     Stamp,
     Verdict,
     pack_datagram,
@@ -45,7 +44,7 @@ def test_a_datagram_arrives_as_it_was_sent():
 
     assert sealed.stamp == STAMP
     assert SIGNER.is_genuine(sealed)
-    assert read_datagram(sealed) == NOTICE
+    assert read_datagram(sealed.content) == NOTICE
 
 
 @given(at=st.integers(0, 2000), bit=st.integers(0, 7))
@@ -80,7 +79,7 @@ def test_garbage_is_never_a_notice_and_never_an_exception(data):
 
 @given(st.binary(max_size=200))
 def test_signed_content_that_is_no_notice_is_no_notice(content):
-    notice = read_datagram(Sealed(STAMP, b"", content))
+    notice = read_datagram(content)
 
     assert notice is None or isinstance(notice, Notice)
 
@@ -102,7 +101,7 @@ def test_whatever_is_told_is_told_whole_in_datagrams_that_fit(wake, changed):
     )
     datagrams = [pack_datagram(STAMP, notice, signer) for notice in notices]
 
-    told = [read_datagram(unpack_datagram(data)) for data in datagrams if data]
+    told = [read_datagram(unpack_datagram(data).content) for data in datagrams if data]
     assert all(len(data) <= DATAGRAM_BYTES_MAX for data in datagrams)
     assert [pair for each in told for pair in each.wake] == [
         (queue_id, min(count, 2**32 - 1)) for queue_id, count in wake

@@ -2,6 +2,8 @@
 
 import asyncio
 import socket
+import ssl
+import threading
 from contextlib import AsyncExitStack
 
 import pytest
@@ -16,7 +18,9 @@ from skep.broker.cluster.notices import (
     spell_stamp,
 )
 from skep.broker.cluster.peers import Peers
+from skep.broker.cluster.requests import trusted_certificates
 from skep.settings.peers import PeerAddresses
+from tests.support.certificates import Authority
 
 PATIENCE_S = 30
 NOW_MS = 1_700_000_000_000
@@ -273,6 +277,41 @@ async def test_hints_gather_while_a_request_is_under_way(start, site):
     await site.until(2)
 
     assert site.bodies == [b'{"wake":[[1,1]]}', b'{"wake":[[1,100],[2,100]]}']
+
+
+@pytest.fixture
+def secure_site(arun, tmp_path, monkeypatch):
+    """A peer that speaks TLS, with a certificate that this process trusts."""
+    authority = Authority(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*authority.issue("there"))
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority.path))
+    found = Site()
+    server = arun(asyncio.start_server(found.serve, "127.0.0.1", 0, ssl=context))
+    found.url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    yield found
+    server.close()
+
+
+async def test_certificates_are_read_once_and_beside_the_event_loop(
+    start, secure_site, monkeypatch
+):
+    read, threads = ssl.create_default_context, []
+
+    def reading():
+        threads.append(threading.current_thread())
+        return read()
+
+    monkeypatch.setattr(ssl, "create_default_context", reading)
+    trusted_certificates.cache_clear()
+    here = await start(b"here----", urls=[secure_site.url])
+
+    for count in (1, 2):
+        here.peers.tell_wakeups([(count, 1)])
+        await secure_site.until(count)
+
+    assert len(threads) == 1
+    assert threads[0] is not threading.main_thread()
 
 
 async def test_a_peer_that_fails_loses_hints_and_keeps_changes(start, site):

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from dataclasses import replace
 from itertools import pairwise
 from math import ceil, log2
 
@@ -125,7 +126,7 @@ def start(executor, *, policy=POLICY, slots=2, weight_capacity=1_000, limiter=No
     limiter = limiter or StaticLimiter(policy.concurrency_max)
     core = FusionCore({"push": (policy, limiter)}, slots=slots, weight_capacity=weight_capacity)
     engine = Engine(core, patience_s=PATIENCE_S)
-    engine.serve("push", executor)
+    engine.serve("push", executor.execute)
     return engine
 
 
@@ -219,6 +220,21 @@ async def test_drain_waits_for_what_flies_and_for_what_waits_behind_it():
     assert [first.answers, second.answers] == [["done"], ["done"]]
 
 
+async def test_drain_waits_for_what_a_timer_holds_back():
+    executor = Executor(lambda names, number: asyncio.sleep(1) if number == 0 else None)
+    engine = start(executor, policy=replace(POLICY, gather_share=0.5))
+    engine.submit("push", "partition", 10, Parcel("a"))
+    await asyncio.sleep(1.25)  # it came back, and the next call waits for what its client sends
+    held = Parcel("b")
+    engine.submit("push", "partition", 1, held)
+    await asyncio.sleep(0)
+
+    await engine.drain()
+
+    assert held.answers == ["done"]
+    assert executor.times == pytest.approx([0.0, 1.5])
+
+
 async def test_drain_returns_at_once_when_there_is_nothing_to_do():
     await start(Executor()).drain()
 
@@ -270,12 +286,12 @@ async def test_at_capacity_nothing_more_is_accepted_until_a_call_comes_back():
     gate = asyncio.Event()
     executor = Executor(lambda names, number: gate.wait())
     engine = start(executor, weight_capacity=10)
-    unit = engine.submit("push", "partition", 8, Parcel("a"))
+    engine.submit("push", "partition", 8, Parcel("a"))
 
     with pytest.raises(Overloaded):
         engine.submit("push", "partition", 3, Parcel("b"))
     with pytest.raises(Overloaded):
-        engine.enlarge(unit, 3)
+        engine.admit("push", 3)
     gate.set()
     await engine.drain()
     engine.submit("push", "partition", 3, Parcel("c"))
@@ -511,6 +527,18 @@ async def test_patience_ends_as_unavailable(kind):
         (error,) = work.answers
         assert type(error) is Unavailable
         assert "inside" not in error.message
+
+
+async def test_an_answer_that_fails_by_a_bug_keeps_no_other_from_its_own(caplog):
+    executor = Executor(raise_in_turn(Unavailable()))
+    first, second = parcels("ab")
+    first.fail = lambda error: [].pop()
+
+    with caplog.at_level(logging.ERROR):
+        await run_together(executor, first, second)
+
+    assert [type(error) for error in second.answers] == [Unavailable]
+    assert "a defect failed a request" in caplog.text
 
 
 async def test_a_call_of_which_nothing_can_be_found_out_is_given_up_at_once():

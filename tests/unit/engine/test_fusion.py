@@ -548,13 +548,16 @@ def test_a_lot_that_left_is_not_enlarged():
     assert core.weight == 1
 
 
-def test_enlarging_beyond_the_capacity_is_refused():
+def test_what_was_admitted_before_is_accepted_beyond_the_capacity():
     core = core_of(push=policy_with(weight_max=100), weight_capacity=10)
     (unit,) = offer_all(core, "a", weight=8)
 
     with pytest.raises(Overloaded):
-        core.enlarge(unit, 3)
-    assert core.weight == 8
+        core.admit("push", 3)
+    core.offer("push", "b", 3, "b1", 0.0, is_admitted=True)
+
+    assert core.enlarge(unit, 3)
+    assert core.weight == 14
 
 
 @dataclass
@@ -699,11 +702,12 @@ class FusionMachine(RuleBasedStateMachine):
         model, held, before = self.models[operation], self.held_weight(), unit.weight
         is_waiting = unit in model.waiting
         try:
-            is_enlarged = self.core.enlarge(unit, weight)
+            self.core.admit(operation, weight)
         except Overloaded:
-            assert is_waiting
+            assert held > 0
             assert held + weight > self.capacity
         else:
+            is_enlarged = self.core.enlarge(unit, weight)
             fits = before + weight <= model.policy.weight_max
             assert is_enlarged is (is_waiting and fits)
             assert unit.weight == before + weight * is_enlarged

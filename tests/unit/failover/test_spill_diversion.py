@@ -11,12 +11,12 @@ from skep.broker.directory import Directory, Partition
 from skep.broker.failover.diversion import HELD_ITEMS_MAX, Diversion
 from skep.broker.failover.maintenance import Maintenance
 from skep.broker.failover.outage import Outage
-from skep.broker.push.pending_writes import PushRequest
+from skep.broker.push.request import PushRequest
 from skep.broker.push.rules import QueueRules
 from skep.model.encryption import KeyRing
 from skep.model.encryption_key import EncryptionKey
-from skep.model.errors import BadRequest, Unavailable
-from skep.model.wire import PushItem
+from skep.model.errors import Unavailable
+from skep.model.wire import LoosePushItem, PushItem
 from skep.spill.log import SpillLog
 from skep.spill.records import Found
 
@@ -219,13 +219,29 @@ async def test_a_delay_counts_from_now_on(plain):
     assert record.deliver_at == NOW.timestamp() + 60
 
 
-async def test_a_bad_item_refuses_all_and_nothing_is_written(plain):
+async def test_a_bad_item_fails_alone_and_the_others_are_written(plain):
     plain.outage.begin()
 
-    with pytest.raises(BadRequest):
-        plain.take(item("x"), item("y" * 300))
+    _, answered = plain.take(item("x"), item("y" * 300), item("z", ""))
 
-    assert not plain.spill.board.has_backlog
+    assert [each["status"] for each in await results(answered)] == [
+        "buffered",
+        "failed",
+        "buffered",
+    ]
+    assert len(plain.records()) == 2
+
+
+async def test_a_loose_item_is_written_unless_its_queue_is_known_to_be_strict(plain):
+    plain.outage.begin()
+    plain.directory.learn_partition(Partition("q", "a", 1, 1, QueueRules(1, is_strict=True)))
+    loose = [LoosePushItem("q", name, transaction_id="t", unknown=["x"]) for name in ("a", "b")]
+
+    _, answered = plain.take(*loose)
+
+    refused, kept = await results(answered)
+    assert [refused["error"], kept["status"]] == ["unknown field `x`", "buffered"]
+    assert [record.partition for record in plain.records()] == ["b"]
 
 
 async def test_a_disk_that_refuses_is_an_error_and_never_buffered(setting):

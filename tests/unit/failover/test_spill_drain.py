@@ -10,7 +10,7 @@ EMPTY = SimpleNamespace(board=SimpleNamespace(has_backlog=False))
 
 
 def drain_of(spill):
-    parts = "caller directory provisioner listener cache rule_book open_envelope announcer due"
+    parts = "caller directory partitions rule_book open_envelope announcer due"
     return SpillDrain(
         spill, **{name: Mock() for name in parts.split()}, hash_seed=0, may_drain=lambda: True
     )

@@ -13,7 +13,7 @@ import pytest
 from skep.model.errors import Overloaded
 from skep.spill.log import SpillLog, SpillRefused
 from skep.spill.records import FILE_HEAD_BYTES, Damaged, Found, SpillRecord
-from skep.spill.writer import GATHERED_BYTES_MAX, SpillWriter
+from skep.spill.writer import GATHERED_BYTES_MAX, SpillWriter, _Batch
 
 MIB = 1 << 20
 
@@ -326,6 +326,15 @@ async def test_nothing_is_confirmed_that_the_disk_refused(open_log):
 
     assert isinstance(error, SpillRefused)
     await writer.close()
+
+
+async def test_an_answer_that_fails_keeps_no_other_from_its_own(open_log):
+    writer = SpillWriter(open_log())
+    answers = []
+
+    writer._confirm([_Batch((), 0, lambda _: [].pop()), _Batch((), 0, answers.append)], None)
+
+    assert answers == [None]
 
 
 async def test_one_batch_that_does_not_fit_costs_its_neighbours_nothing(open_log, monkeypatch):

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from skep.broker.failover.outage import CutShort, Outage
+from skep.broker.failover.outage import Outage
 from skep.model.errors import BadRequest, Unavailable
 from tests.support.virtual_time import run_virtually
 
@@ -51,7 +51,7 @@ def test_a_call_under_way_is_cut_when_the_outage_begins():
         outage, slow = Outage(after_s=1), SlowExecutor(100)
         outage.hear(False)
         with pytest.raises(Unavailable):
-            await CutShort(slow, outage).execute([1], is_repeated=False)
+            await outage.cut_short(slow.execute)([1], is_repeated=False)
         return slow.ending, asyncio.get_running_loop().time()
 
     assert run_virtually(story()) == ("cut", 1)
@@ -62,7 +62,7 @@ def test_a_call_during_the_outage_is_not_tried():
         outage, slow = Outage(after_s=1), SlowExecutor()
         outage.begin()
         with pytest.raises(Unavailable):
-            await CutShort(slow, outage).execute([1], is_repeated=False)
+            await outage.cut_short(slow.execute)([1], is_repeated=False)
         return slow.ending
 
     assert run_virtually(story()) is None
@@ -71,9 +71,10 @@ def test_a_call_during_the_outage_is_not_tried():
 def test_otherwise_calls_run_as_they_would():
     async def story():
         outage, slow = Outage(after_s=1), SlowExecutor(30)
-        await CutShort(slow, outage).execute([1, 2], is_repeated=True)
+        await outage.cut_short(slow.execute)([1, 2], is_repeated=True)
+        failing = SlowExecutor(error=BadRequest())
         with pytest.raises(BadRequest):
-            await CutShort(SlowExecutor(error=BadRequest()), outage).execute([], is_repeated=False)
+            await outage.cut_short(failing.execute)([], is_repeated=False)
         return slow.ending
 
     assert run_virtually(story()) == ([1, 2], True)

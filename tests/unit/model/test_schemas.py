@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skep.model.limits import JSON_SCHEMA_BYTES_MAX
-from skep.model.schemas import InvalidSchema, SchemaCache, compile_schema
+from skep.model.schemas import InvalidSchema, compile_schema
 
 ORDER = {
     "type": "object",
@@ -117,34 +117,3 @@ def test_a_recursive_schema_tells_lists_of_lists_from_the_rest(value):
         return isinstance(part, list) and all(map(fits, part))
 
     assert (verdict(TREE, value) is None) == fits(value)
-
-
-def test_a_schema_is_compiled_once_per_version():
-    cache = SchemaCache()
-
-    first = cache.validator(1, 1, ORDER)
-
-    assert cache.validator(1, 1, ORDER) is first
-    assert cache.validator(1, 2, ORDER) is not first
-    assert cache.validator(2, 1, TREE) is not first
-
-
-def test_the_validator_not_used_for_longest_is_forgotten():
-    cache = SchemaCache(size_max=2)
-    first, second = cache.validator(1, 1, ORDER), cache.validator(2, 1, ORDER)
-    cache.validator(1, 1, ORDER)
-
-    cache.validator(3, 1, ORDER)
-
-    assert cache.validator(1, 1, ORDER) is first
-    assert cache.validator(2, 1, ORDER) is not second
-
-
-def test_a_schema_that_fails_to_compile_does_not_replace_the_one_in_force():
-    cache = SchemaCache()
-    first = cache.validator(1, 1, ORDER)
-
-    with pytest.raises(InvalidSchema):
-        cache.validator(1, 2, {"type": "bee"})
-
-    assert cache.validator(1, 1, ORDER) is first

@@ -5,8 +5,7 @@ import asyncio
 import pytest
 
 from skep.broker.directory import Directory
-from skep.broker.intake import Intake
-from skep.broker.overload.fallback import Fallback, is_passing, kind_of, renumber
+from skep.broker.overload.fallback import Fallback, is_passing, push_kind, renumber
 from skep.broker.overload.waiting_line import (
     DEFERRAL,
     Line,
@@ -15,9 +14,11 @@ from skep.broker.overload.waiting_line import (
     PartitionWatch,
     Turn,
 )
+from skep.broker.pop.accept import Pop
 from skep.model.errors import (
     BadRequest,
     Congested,
+    Defect,
     Overloaded,
     PartitionDeferred,
     QueueFull,
@@ -73,6 +74,10 @@ def requests():
     return Requests()
 
 
+def fail(*_):
+    raise RuntimeError("a bug")
+
+
 async def line_of(engine, **options):
     return Line(engine, **{"wait_s": 60, "weight_max": 100, **options})
 
@@ -124,6 +129,23 @@ async def test_who_is_not_first_in_its_own_partition_does_not_keep_others_from_t
     assert (requests.served, len(line)) == (["late"], 1)
 
 
+async def test_a_defect_is_answered_and_keeps_no_other_from_trying(engine, requests):
+    line = await line_of(engine)
+
+    def attempt():
+        raise RuntimeError("a bug")
+
+    turn = Turn(attempt, lambda error: requests.refused.update(broken=error))
+    line.stand(Priority.PUSH, turn, weight=1, deadline=line.deadline())
+    stand(line, requests, "late")
+    requests.has_room = True
+
+    engine.relieve()
+
+    assert (requests.served, len(line)) == (["late"], 0)
+    assert isinstance(requests.refused["broken"], Defect)
+
+
 async def test_who_waits_to_be_deferred_is_tried_like_those_who_wait_for_room(engine, requests):
     line = await line_of(engine)
     stand(line, requests, "x", PartitionKey(DEFERRAL, 7))
@@ -146,6 +168,24 @@ async def test_a_partition_is_tried_when_it_is_free_and_not_before(engine, reque
     assert requests.served == ["x"]
 
 
+async def test_a_partition_that_is_free_is_tried_until_there_is_room(engine, requests):
+    line = await line_of(engine)
+    database = Partitions()
+    watch = PartitionWatch(database, line.free)
+    stand(line, requests, "x", PARTITION)
+    watch.note(PARTITION)
+
+    async with asyncio.timeout(30):
+        while len(database.asked) < 2:
+            await asyncio.sleep(0)
+        requests.has_room = True
+        while watch:
+            await asyncio.sleep(0)
+
+    assert requests.served == ["x"]
+    await watch.stop()
+
+
 @pytest.mark.parametrize(("is_congestion", "kind"), [(False, Overloaded), (True, Congested)])
 async def test_who_waited_too_long_is_refused(engine, requests, is_congestion, kind):
     line = await line_of(engine, wait_s=0.01, is_congestion=is_congestion)
@@ -157,6 +197,21 @@ async def test_who_waited_too_long_is_refused(engine, requests, is_congestion, k
 
     assert type(requests.refused["x"]) is kind
     assert (len(line), line.refused_count) == (0, 1)
+
+
+async def test_who_cannot_be_refused_does_not_keep_the_others_waiting(engine, requests):
+    line = await line_of(engine, wait_s=0.01)
+
+    turn = requests.turn("broken")._replace(refuse=fail)
+    line.stand(Priority.PUSH, turn, weight=1, deadline=line.deadline())
+    stand(line, requests, "x")
+
+    async with asyncio.timeout(30):
+        while not requests.refused:
+            await asyncio.sleep(0)
+
+    assert list(requests.refused) == ["x"]
+    assert len(line) == 0
 
 
 async def test_the_line_is_tried_although_no_call_came_back(engine, requests):
@@ -205,6 +260,27 @@ async def test_an_attempt_that_fails_for_another_reason_is_refused_with_it(engin
     assert len(line) == 0
 
 
+async def test_who_cannot_be_told_of_its_failure_does_not_keep_others_from_trying(engine, requests):
+    line = await line_of(engine)
+    line.stand(Priority.PUSH, Turn(fail, fail), weight=1, deadline=line.deadline())
+    stand(line, requests, "late")
+    requests.has_room = True
+
+    engine.relieve()
+
+    assert (requests.served, len(line)) == (["late"], 0)
+
+
+async def test_who_cannot_be_refused_at_the_end_does_not_keep_others_unanswered(engine, requests):
+    line = await line_of(engine)
+    line.stand(Priority.PUSH, Turn(fail, fail), weight=1, deadline=line.deadline())
+    stand(line, requests, "x")
+
+    line.stop()
+
+    assert list(requests.refused) == ["x"]
+
+
 async def test_everybody_is_refused_at_the_end(engine, requests):
     line = await line_of(engine)
     for name, kind in (("a", Priority.PUSH), ("b", PARTITION)):
@@ -236,7 +312,7 @@ async def test_partitions_are_watched_until_they_are_free():
     partitions = Partitions(("push", 1), ("ack_batch", 2))
     partitions.error = Unavailable()
     freed = []
-    watch = PartitionWatch(partitions, freed.append)
+    watch = PartitionWatch(partitions, lambda partition: not freed.append(partition))
     for partition in (
         PartitionKey("push", 1),
         PartitionKey("ack_batch", 2),
@@ -273,26 +349,26 @@ class FakePoll:
         self.answers.append(error)
 
 
-class FullPop:
+class FullPop(Pop):
     def pop_messages(self, poll):
         raise Overloaded
 
 
 def fallback_of(engine, line, *, deferral):
-    watch = PartitionWatch(Partitions(), lambda _: None)
+    watch = PartitionWatch(Partitions(), lambda _: True)
     return Fallback(engine, line, watch, Directory(), deferral=deferral)
 
 
-def intake_of(engine, line):
+def pop_of(engine, line):
     fallback = fallback_of(engine, line, deferral="asked")
-    return Intake(fallback, push=None, ack=None, pop=FullPop(), transaction=None)
+    return FullPop(engine, Directory(), None, fallback, None, now=None)
 
 
 async def test_a_poll_that_waits_hears_of_nothing_when_its_time_is_over(engine):
     line = await line_of(engine, wait_s=60)
     poll = FakePoll(asyncio.get_running_loop().time() + 0.01)
 
-    intake_of(engine, line).pop(poll, waits=True)
+    pop_of(engine, line).pop(poll, waits=True)
     async with asyncio.timeout(30):
         while not poll.answers:
             await asyncio.sleep(0)
@@ -304,7 +380,7 @@ async def test_a_poll_that_does_not_wait_is_held_back_and_refused(engine):
     line = await line_of(engine, wait_s=0.01)
     poll = FakePoll(asyncio.get_running_loop().time())
 
-    intake_of(engine, line).pop(poll, waits=False)
+    pop_of(engine, line).pop(poll, waits=False)
     assert poll.answers == []
     async with asyncio.timeout(30):
         while not poll.answers:
@@ -316,7 +392,7 @@ async def test_a_poll_that_does_not_wait_is_held_back_and_refused(engine):
 async def test_a_poll_whose_client_is_gone_is_forgotten(engine):
     line = await line_of(engine, wait_s=0.01)
     poll = FakePoll(asyncio.get_running_loop().time())
-    intake_of(engine, line).pop(poll, waits=False)
+    pop_of(engine, line).pop(poll, waits=False)
     poll.is_settled = True
 
     engine.relieve()
@@ -339,8 +415,8 @@ def test_only_a_lack_of_room_in_the_broker_passes(error, passes):
 
 
 def test_what_to_wait_for_follows_from_the_error():
-    assert kind_of(PartitionDeferred(partition_id=7), Priority.PUSH, "push") == PARTITION
-    assert kind_of(Overloaded(), Priority.PUSH, "push") is Priority.PUSH
+    assert push_kind(PartitionDeferred(partition_id=7)) == PARTITION
+    assert push_kind(Overloaded()) is Priority.PUSH
 
 
 def test_a_result_is_renumbered():

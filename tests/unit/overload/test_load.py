@@ -96,8 +96,6 @@ def test_a_lot_heavier_than_its_share_is_let_in_alone():
     heavy = fill(core, "push", 800)
     with pytest.raises(Overloaded):
         fill(core, "push", 1)
-    with pytest.raises(Overloaded):
-        core.enlarge(heavy, 1)
     core.withdraw(heavy)
 
     fill(core, "push", 100)

@@ -5,7 +5,7 @@ from uuid import uuid4
 import msgspec
 import pytest
 
-from skep.broker.ack.accept import AckRow
+from skep.broker.ack.statuses import AckRow
 from skep.broker.overload import processor as operation_processor
 from skep.broker.overload.deferral import AckPayload, PushPayload
 from skep.broker.overload.processor import (
@@ -37,7 +37,7 @@ def push_row(partition, name, *, retries=0, is_gone=False):
 
 
 def ack_operation(partition):
-    row = AckRow(partition, "bees", uuid4(), 1, b"k" * 16, "completed", None, [0], "lease")
+    row = AckRow(partition, "bees", uuid4(), 1, b"k" * 16, "completed", None, "lease", [0])
     packed = msgspec.msgpack.encode(AckPayload([row]))
     return (uuid4(), "ack_batch", "hive", str(partition), partition, 0, False, packed)
 

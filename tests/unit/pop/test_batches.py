@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skep.broker.directory import Group
-from skep.broker.pop.batches import Batch, EnvelopeReader, TakenSegment
+from skep.broker.pop.batches import Batch, EnvelopeReader, cut_segment
 from skep.broker.pop.lease_memory import KEY_BYTES
 from skep.broker.timestamps import wire_time
 from skep.model.ids import message_id
@@ -20,12 +20,20 @@ def envelope(name):
     return json.dumps({"transactionId": name, "traceId": None, "data": {"name": name}})
 
 
-def segment(*envelopes, first=1, taken=None, passed_over=None, partition_id=7, name="partition"):
+def segment(
+    *envelopes,
+    first=1,
+    taken=None,
+    passed_over=None,
+    partition_id=7,
+    name="partition",
+    counts=None,
+):
     taken_from, taken_to = taken or (first - 1, first - 1 + len(envelopes))
     keys = b"".join(n.to_bytes(KEY_BYTES, "big") for n in range(len(envelopes)))
     body = f"[{','.join(envelopes)}]".encode()
     row = (1, partition_id, name, taken_from, taken_to, 3, first, NOON, keys, body)
-    return TakenSegment((*row, passed_over, False))
+    return cut_segment((*row, passed_over, False, counts))
 
 
 def batch_of(*segments):
@@ -55,8 +63,21 @@ def test_a_message_says_where_it_comes_from():
         "consumerGroup": "bees",
         "createdAt": wire_time(NOON).decode(),
         "deliveryAttempt": 3,
-        "retryCount": 2,
+        "retryCount": 0,
     }
+
+
+def test_each_message_tells_its_own_deliveries_and_failures():
+    counts = [5, 4, 0, 6, 4, 3, 9, 2, 0, 12, 1, 0]
+    named = [envelope("a") for _ in range(7)]
+
+    delivered = messages(batch_of(segment(*named, first=4, passed_over=[6], counts=counts)))
+
+    assert [(each["deliveryAttempt"], each["retryCount"]) for each in delivered] == [
+        *[(4, 0)] * 2,
+        *[(2, 0)] * 3,
+        (1, 0),
+    ]
 
 
 @given(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from skep.broker.directory import Group, Subscription
 from skep.broker.pop.accept import PollOptions
 from skep.broker.pop.feed import CREDIT_MAX, PAUSE_S, WAIT_S, Feed, Live
-from skep.model.errors import BadRequest, Overloaded, Unavailable
+from skep.model.errors import BadRequest, Defect, Overloaded, Unavailable
 from skep.model.ids import partition_uuid
 from tests.support.virtual_time import VirtualTimeLoop, run_virtually
 
@@ -216,6 +216,17 @@ async def test_a_refusal_ends_the_feed():
     assert len(stage.hall.polls) == 1
 
 
+async def test_a_defect_ends_the_feed():
+    stage = Stage()
+    stage.hall.pop_messages = lambda poll: [].pop()
+
+    stage.feed.grant(1)
+
+    [(error, is_over)] = stage.client.errors
+    assert isinstance(error, Defect)
+    assert is_over
+
+
 async def test_closing_stops_the_poll_that_waits():
     stage = Stage()
     stage.feed.grant(1)
@@ -237,6 +248,20 @@ async def test_closing_during_a_pause_leaves_no_timer_behind():
     await asyncio.sleep(2 * PAUSE_S)
 
     assert stage.hall.polls == []
+
+
+async def test_a_feed_that_was_stopped_claims_nothing_and_hands_over_what_it_has():
+    stage = Stage()
+    stage.feed.grant(10)
+    stage.hall.serve(5)
+
+    stage.feed.stop()
+    stage.feed.grant(10)
+    stage.hand_over()
+
+    (poll,) = stage.hall.polls
+    assert stage.feed.close() == (GROUP, {5: poll.lease_id})
+    assert stage.hall.given_back == []
 
 
 @pytest.mark.parametrize("auto_ack", [False, True])

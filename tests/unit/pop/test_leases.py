@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skep.broker.pop.lease_memory import KEY_BYTES, LeasedRange, LeaseMemory
+from skep.broker.pop.lease_memory import KEY_BYTES, LeasedPartition, LeaseMemory
 
 ROOMY = 1 << 20
 LONG = 1_000
@@ -19,6 +19,12 @@ def key(number):
 
 def keys(*numbers):
     return b"".join(map(key, numbers))
+
+
+def leased_range(first, its_keys):
+    partition = LeasedPartition()
+    partition.add(first, its_keys)
+    return partition
 
 
 def test_a_message_is_found_by_lease_partition_and_key():
@@ -57,16 +63,25 @@ def test_two_leases_do_not_mix():
 
 
 @pytest.mark.parametrize("count", [3, LONG], ids=["scanned", "indexed"])
-def test_of_a_key_that_occurs_twice_the_first_counts(count):
+def test_a_key_that_occurs_twice_is_left_to_the_database(count):
     numbers = [5, *range(10, 10 + count), 5]
 
-    assert LeasedRange(100, keys(*numbers)).find(key(5)) == 100
+    assert leased_range(100, keys(*numbers)).find(key(5)) is None
+    assert leased_range(100, keys(*numbers)).find(key(10)) == 101
+
+
+def test_a_key_in_two_ranges_of_a_partition_is_left_to_the_database():
+    memory = LeaseMemory(bytes_max=ROOMY)
+    memory.remember("lease", 7, 100, keys(1, 2))
+    memory.remember("lease", 7, 300, keys(3, 1))
+
+    assert [memory.find("lease", 7, key(number)) for number in (1, 2, 3)] == [None, 101, 300]
 
 
 @pytest.mark.parametrize("count", [3, LONG], ids=["scanned", "indexed"])
 def test_bytes_across_two_keys_are_no_key(count):
     left, right = bytes(8) + b"\1" * 8, b"\2" * 8 + bytes(8)
-    leased = LeasedRange(1, left + right + keys(*range(10, 10 + count)))
+    leased = leased_range(1, left + right + keys(*range(10, 10 + count)))
 
     assert leased.find(left[8:] + right[:8]) is None
     assert leased.find(right) == 2
@@ -78,16 +93,16 @@ def test_bytes_across_two_keys_are_no_key(count):
     sought=st.integers(0, 60),
 )
 def test_long_and_short_ranges_are_searched_to_the_same_end(numbers, first, sought):
-    # Beyond 256 keys an index answers; what it says must be what looking one by one says.
-    found = LeasedRange(first, keys(*numbers)).find(key(sought))
+    # Beyond 32 keys an index answers; what it says must be what looking one by one says.
+    found = leased_range(first, keys(*numbers)).find(key(sought))
 
-    assert found == (first + numbers.index(sought) if sought in numbers else None)
+    assert found == (first + numbers.index(sought) if numbers.count(sought) == 1 else None)
 
 
 def test_an_indexed_range_answers_every_time():
     numbers = list(range(LONG))
     Random(1).shuffle(numbers)
-    leased = LeasedRange(1, keys(*numbers))
+    leased = leased_range(1, keys(*numbers))
 
     found = [leased.find(key(number)) for number in range(LONG)]
 
@@ -157,18 +172,19 @@ def test_it_knows_which_leases_are_acknowledged_message_by_message():
     memory.remember("one by one", 7, 1, keys(1), is_individual=True)
     memory.remember("all at once", 7, 1, keys(1))
 
-    assert memory.is_individual("one by one")
-    assert not memory.is_individual("all at once")
-    assert not memory.is_individual("unknown")
+    assert memory.is_cumulative("all at once")
+    assert not memory.is_cumulative("one by one")
+    assert not memory.is_cumulative("unknown")
 
 
 def test_a_lease_that_ended_is_forgotten_with_its_kind():
     memory = LeaseMemory(bytes_max=ROOMY)
     memory.remember("lease", 7, 1, keys(1), is_individual=True)
-
     memory.forget("lease", 7)
 
-    assert not memory.is_individual("lease")
+    memory.remember("lease", 7, 1, keys(1))
+
+    assert memory.is_cumulative("lease")
 
 
 def test_a_lease_pushed_out_by_newer_ones_is_forgotten_with_its_kind():
@@ -176,4 +192,6 @@ def test_a_lease_pushed_out_by_newer_ones_is_forgotten_with_its_kind():
     memory.remember("old", 7, 1, keys(1), is_individual=True)
     memory.remember("new", 7, 1, keys(1))
 
-    assert not memory.is_individual("old")
+    memory.remember("old", 7, 1, keys(1))
+
+    assert memory.is_cumulative("old")

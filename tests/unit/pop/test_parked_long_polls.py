@@ -90,12 +90,12 @@ class Room:
     def park(self, **options):
         """Let a new poll wait."""
         poll = make_poll(**options)
-        self.long_polls.attempt_ended(poll, is_served=False)
+        self.long_polls.park(poll)
         return poll
 
     def serve(self, poll):
         poll.deliver(b"messages")
-        self.long_polls.attempt_ended(poll, is_served=True)
+        self.long_polls.end_wait(poll)
 
 
 class ObservedPoll(Poll):
@@ -103,7 +103,7 @@ class ObservedPoll(Poll):
 
     def __init__(self, group, partition, deadline):
         self.answers = []
-        super().__init__(OPTIONS, deadline=deadline, deliver=self._note, refuse=lambda error: None)
+        super().__init__(OPTIONS, deadline=deadline, answer=self._note, refuse=lambda error: None)
         self.group = group
         self.partition = partition
         self.tried_at = now()
@@ -143,6 +143,37 @@ async def test_a_poll_whose_deadline_comes_is_answered_with_nothing():
 
     assert poll.answers == [(pytest.approx(2.5), None)]
     assert len(room.long_polls) == 0
+
+
+async def test_a_poll_that_cannot_be_answered_does_not_keep_the_others_waiting(caplog):
+    room = Room()
+    broken, other, later = room.park(wait_s=2), room.park(wait_s=2), room.park(wait_s=3)
+
+    def fail(body):
+        raise RuntimeError("the connection is in a state that should not exist")
+
+    broken.answer = fail
+    await asyncio.sleep(10)
+
+    assert [len(poll.answers) for poll in (other, later)] == [1, 1]
+    assert [record.levelno for record in caplog.records] == [logging.ERROR]
+
+
+async def test_a_poll_that_cannot_try_does_not_keep_the_others_from_trying(caplog):
+    room = Room()
+    broken, other = room.park(group_id=1), room.park(group_id=2)
+
+    def fail(poll):
+        if poll is broken:
+            raise RuntimeError("a defect")
+        room.engine.attempt(poll)
+
+    room.long_polls.start(fail)
+    room.long_polls.wake(QUEUE_ID, 1)
+    await turns()
+
+    assert room.engine.polls == [other]
+    assert [record.levelno for record in caplog.records] == [logging.ERROR]
 
 
 async def test_a_poll_that_was_served_at_its_first_try_does_not_wait():
@@ -206,7 +237,7 @@ async def test_a_poll_that_tried_in_vain_waits_again_before_the_others():
     room.long_polls.wake(QUEUE_ID, 1)
     await turns()
 
-    room.long_polls.attempt_ended(first, is_served=False)
+    room.long_polls.park(first)
     room.long_polls.wake(QUEUE_ID, 1)
     await turns()
 
@@ -223,7 +254,7 @@ async def test_a_wake_up_while_a_poll_is_out_leads_to_another_attempt():
     room.long_polls.wake(QUEUE_ID, 1)
     await turns()
     tried_once = room.engine.polls == [poll]
-    room.long_polls.attempt_ended(poll, is_served=False)
+    room.long_polls.park(poll)
     await turns()
 
     assert tried_once
@@ -236,7 +267,7 @@ async def test_a_wake_up_between_an_empty_try_and_the_parking_leads_to_an_attemp
     await asyncio.sleep(0.01)
 
     room.long_polls.wake(QUEUE_ID, 1)
-    room.long_polls.attempt_ended(poll, is_served=False)
+    room.long_polls.park(poll)
     await turns()
 
     assert room.engine.polls == [poll]
@@ -458,8 +489,8 @@ async def test_a_poll_that_left_while_out_may_still_come_back():
     await turns()
 
     room.long_polls.leave(gone)
-    room.long_polls.attempt_ended(gone, is_served=True)
-    room.long_polls.attempt_ended(other, is_served=False)
+    room.long_polls.end_wait(gone)
+    room.long_polls.park(other)
     room.long_polls.wake(QUEUE_ID, 1)
     await turns()
 
@@ -506,7 +537,7 @@ async def test_a_poll_answered_by_the_stop_may_come_back_from_its_attempt():
     await turns()
     room.long_polls.stop()
 
-    room.long_polls.attempt_ended(poll, is_served=True)
+    room.long_polls.end_wait(poll)
 
     assert len(poll.answers) == 1
 

@@ -1,15 +1,18 @@
-"""What becomes of a claim whose messages cannot be read."""
+"""What becomes of a claim whose messages cannot be read, or that no client waits for any more."""
 
 import json
 from datetime import UTC, datetime
 
 import pytest
 
-from skep.broker.directory import Group, Subscription
-from skep.broker.pop.accept import Poll, PollOptions
+from skep.broker.directory import Directory, Group, Subscription
+from skep.broker.pop.accept import Poll, PollOptions, Pop
 from skep.broker.pop.batches import EnvelopeReader
 from skep.broker.pop.execute import POP_CALL, PopExecutor
 from skep.broker.pop.lease_memory import LeaseMemory
+from skep.engine.fusion import FusionCore
+from skep.engine.limiter import StaticLimiter
+from skep.engine.policy import BatchPolicy
 from skep.model.errors import Refused
 
 GROUP = Group("hive", "bees", 1, 2)
@@ -28,7 +31,7 @@ class Database:
         del arguments
         moment = datetime(2026, 1, 1, tzinfo=UTC)
         return [
-            (n, 6 + n, "partition", 0, 1, 1, 1, moment, bytes(16), body, None, False)
+            (n, 6 + n, "partition", 0, 1, 1, 1, moment, bytes(16), body, None, False, None)
             for n, body in enumerate(self.bodies, start=1)
         ]
 
@@ -42,7 +45,10 @@ class Broker:
     def give_back(self, group, lease_id, partition_ids):
         self.given_back.append((group, lease_id, partition_ids))
 
-    def attempt_ended(self, poll, *, is_served):
+    def park(self, poll):
+        pass
+
+    def end_wait(self, poll):
         pass
 
     def leave(self, poll):
@@ -66,7 +72,7 @@ class Client:
             lease_s=0,
             subscription=Subscription(),
         )
-        self.poll = Poll(options, deadline=0, deliver=self._hear, refuse=self.errors.append)
+        self.poll = Poll(options, deadline=0, answer=self._hear, refuse=self.errors.append)
         self.poll.group = GROUP
 
     def _hear(self, body):
@@ -74,21 +80,42 @@ class Client:
         return True
 
 
+class FullEngine:
+    """Holds as much as it may, and shows what it accepts nevertheless."""
+
+    def __init__(self):
+        policy = BatchPolicy(preferred_weight=1, hold_s_max=0, weight_max=1, concurrency_max=1)
+        operations = ("pop", "release", "undo")
+        self._core = FusionCore(
+            {name: (policy, StaticLimiter(1)) for name in operations}, slots=1, weight_capacity=1
+        )
+        self._core.offer("pop", None, 1, None, 0.0)
+        self.submitted = []
+
+    def submit(self, operation, partition, weight, work, **options):
+        self._core.offer(operation, partition, weight, work, 0.0, **options)
+        self.submitted.append((operation, work))
+
+
 def refuse_to_open(envelope):
     raise Refused(f"the key of {envelope[:8]!r} is not known")
 
 
-async def test_messages_that_cannot_be_opened_are_given_back_and_fail_only_their_own_poll():
-    broker, unlucky, lucky = Broker(), Client(), Client()
-    executor = PopExecutor(
-        Database(SEALED, PLAIN),
-        broker,
+def executor_of(database, broker, pop):
+    return PopExecutor(
+        database,
+        pop,
         LeaseMemory(bytes_max=1 << 20),
         broker,
         pass_over=broker.pass_over,
         envelopes=EnvelopeReader(refuse_to_open),
         now=lambda: 0.0,
     )
+
+
+async def test_messages_that_cannot_be_opened_are_given_back_and_fail_only_their_own_poll():
+    broker, unlucky, lucky = Broker(), Client(), Client()
+    executor = executor_of(Database(SEALED, PLAIN), broker, broker)
 
     await executor.execute([unlucky.poll, lucky.poll], is_repeated=False)
 
@@ -97,3 +124,27 @@ async def test_messages_that_cannot_be_opened_are_given_back_and_fail_only_their
     assert broker.given_back == [(GROUP, unlucky.poll.lease_id, {7})]
     assert [message["data"] for message in lucky.bodies[0]["messages"]] == [1]
     assert lucky.errors == []
+
+
+async def test_a_claim_is_given_back_although_the_engine_is_full():
+    broker, engine, gone, present = Broker(), FullEngine(), Client(), Client()
+    pop = Pop(engine, Directory(), broker, None, None, now=lambda: 0.0)
+    executor = executor_of(Database(PLAIN, PLAIN), broker, pop)
+    gone.poll.answer = lambda body: False
+
+    await executor.execute([gone.poll, present.poll], is_repeated=False)
+
+    ((operation, claim),) = engine.submitted
+    assert (operation, claim.lease_id, claim.partition_ids) == ("release", gone.poll.lease_id, {7})
+    assert len(present.bodies) == 1
+
+
+def test_a_doubtful_claim_is_undone_although_the_engine_is_full():
+    engine, client = FullEngine(), Client()
+    pop = Pop(engine, Directory(), Broker(), None, None, now=lambda: 0.0)
+    client.poll.undo_claim = pop.undo_claim
+
+    client.poll.end()
+
+    ((operation, claim),) = engine.submitted
+    assert (operation, claim.lease_id) == ("undo", client.poll.lease_id)

@@ -11,8 +11,7 @@ import pytest
 from skep.broker.pop.feed import Live
 from skep.broker.pop.tail import CHECK_S, PAUSE_S, PLAN_CALL, READ_CALL, Tails
 from skep.model.errors import Refused, Unavailable
-from skep.server.routes.event_streams import while_allowed
-from skep.server.routes.messages.tail import HEARTBEAT_S, spelled_events
+from skep.server.routes.event_streams import HEARTBEAT_S, spelled_events, while_allowed
 from tests.support.virtual_time import VirtualTimeLoop
 
 QUEUE_ID = 1

@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from skep.broker.queues.configure import COLUMNS, Configure
+from skep.db.access.functions import Functions
 from skep.model.errors import BadRequest, NotFound, Refused
 from skep.model.queue_options import OptionChanges, QueueOptions
 
@@ -54,20 +55,20 @@ class Silent:
 )
 async def test_a_value_that_fits_no_column_never_reaches_the_database(options, error):
     with pytest.raises(BadRequest, match=error):
-        await Configure(Silent()).configure_queue(
+        await Configure(Functions(Silent())).configure_queue(
             "hive", namespace=None, task=None, options=options
         )
 
 
 async def test_a_queue_that_does_not_exist_cannot_be_shown():
     with pytest.raises(NotFound, match="Queue not found"):
-        await Configure(Silent()).show("hive")
+        await Configure(Functions(Silent())).show("hive")
 
 
 async def test_encryption_needs_a_key():
     options = {"encryptionEnabled": True}
 
     with pytest.raises(Refused):
-        await Configure(Silent()).configure_queue(
+        await Configure(Functions(Silent())).configure_queue(
             "hive", namespace=None, task=None, options=options
         )

@@ -192,22 +192,6 @@ def test_defect_57_a_slow_duty_does_not_hold_up_the_others():
     assert len(quick.began_at) > 30
 
 
-def test_a_duty_can_be_added_before_the_start():
-    chore = Chore(interval_s=1)
-
-    async def scene():
-        housekeeper = Housekeeper(Leadership(Office(), "work"))
-        housekeeper.add(chore)
-        housekeeper.start()
-        await asyncio.sleep(5)
-        with pytest.raises(AssertionError):
-            housekeeper.add(chore)
-        await housekeeper.stop()
-
-    run_virtually(scene())
-    assert chore.began_at
-
-
 def test_a_stop_lets_a_step_under_way_end_and_begins_no_other():
     chore = Chore(True, True, True, takes_s=1, interval_s=1)
 

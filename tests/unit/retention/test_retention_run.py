@@ -21,6 +21,7 @@ from skep.broker.retention.retention import (
     StepSize,
 )
 from skep.db.access.errors import LeadershipLost
+from skep.db.access.functions import Functions
 from skep.model.errors import Unavailable
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -94,7 +95,7 @@ def nothing_buried(queue, count):
 
 async def run_to_the_end(store, resume=None, kinds=("retention", "completed")):
     run = RetentionRun(
-        store,
+        Functions(store),
         TERM,
         Limits(1000, 1000),
         resume={} if resume is None else resume,
@@ -127,7 +128,7 @@ async def test_a_run_leaves_other_kinds_alone():
 async def test_a_queue_that_fails_does_not_keep_the_others_from_their_turn():
     store = Store({1: 5, 2: 5})
     store.failure = Unavailable()
-    run = RetentionRun(store, TERM, Limits(1000, 1000), resume={}, note_letters=nothing_buried)
+    run = RetentionRun(Functions(store), TERM, Limits(1000, 1000), nothing_buried, resume={})
     await run.begin(("retention",))
 
     with pytest.raises(Unavailable):
@@ -155,8 +156,8 @@ async def test_what_a_lagging_group_keeps_is_looked_at_in_bounded_pieces_run_by_
 async def test_a_duty_that_lost_its_lease_begins_a_new_run_when_it_leads_again():
     store = Store({1: 5, 2: 5})
     duty = RetentionDuty(
-        store,
-        TERM,
+        sql=Functions(store),
+        term=TERM,
         name="retention",
         kinds=("retention",),
         interval_s=1,

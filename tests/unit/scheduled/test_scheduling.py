@@ -13,6 +13,7 @@ from skep.broker.scheduled.accept import (
     ScheduleExecutor,
     ScheduleItem,
     ScheduleOutcome,
+    new_nonce,
     parse_moment,
     render_outcome,
 )
@@ -69,7 +70,10 @@ class Database:
 
     async def call(self, statement, *columns):
         if statement == READ_CALL:
-            return [(queue_id, 1, 0, False, 0, "reject", None, "asked") for queue_id in columns[0]]
+            return [
+                (queue_id, 1, 0, False, 0, "reject", None, "asked", False)
+                for queue_id in columns[0]
+            ]
         assert statement == SCHEDULE_CALL
         names = columns[3]
         self.calls.append((names, columns[8]))
@@ -83,7 +87,7 @@ class Due(list):
 
 
 def item(name, partition="a"):
-    return ScheduleItem(1, partition, name.encode(), name, b"{}", LATER)
+    return ScheduleItem(1, partition, name.encode(), name, b"{}", LATER, new_nonce())
 
 
 def scheduled(number, seconds=5.0):
@@ -115,13 +119,12 @@ async def test_requests_share_a_call_and_each_gets_its_own_outcomes():
     assert database.calls == [(["x", "y"], False)]
 
 
-async def test_of_items_with_the_same_name_the_first_decides():
+async def test_items_with_the_same_name_are_left_to_the_database():
     database = Database({"x": scheduled(1)})
 
-    [[first, twin], [other]] = await execute(database, [item("x"), item("x")], [item("x")])
+    await execute(database, [item("x"), item("x")], [item("x")])
 
-    assert [first.status, twin.status, other.status] == ["scheduled", "duplicate", "duplicate"]
-    assert twin.scheduled_id == other.scheduled_id == 1
+    assert database.calls == [(["x", "x", "x"], False)]
 
 
 async def test_what_is_not_decided_goes_again_alone():

@@ -4,15 +4,15 @@ import msgspec
 import pytest
 
 from skep.model.errors import BadRequest
-from skep.model.wire import AckItem, PushBody
+from skep.model.wire import LoosePushItem, PushBody
 from skep.server.hot.decoding import decode_body
+from skep.server.hot.pushed_items import ItemDecoder
+from skep.telemetry.meters import Meters
 
 PUSH = msgspec.json.Decoder(PushBody)
-ACK = msgspec.json.Decoder(AckItem)
 WORDS = {
     ".items": "items array is required",
     ".items[].queue": "Queue must be a string",
-    ".transactionId": "transactionId is required",
 }
 
 
@@ -90,9 +90,9 @@ def test_a_wrong_member_is_refused_in_the_words_of_the_wire_and_with_the_reason(
 
 
 def test_a_missing_member_of_the_body_itself_is_found_by_its_name():
-    message = refusal(b'{"partitionId":"p"}', ACK)
+    message = refusal(b"{}")
 
-    assert message.startswith("transactionId is required (")
+    assert message.startswith("items array is required (")
 
 
 @pytest.mark.parametrize("body", [b"[]", b"7", b'"text"', b"null"])
@@ -105,3 +105,45 @@ def test_without_words_of_the_wire_the_reason_stands_alone():
 
     assert "missing required field `queue`" in message
     assert not message.endswith(")")
+
+
+class TestPushedItems:
+    def decoder(self, *, is_strict=False):
+        return ItemDecoder(Meters(), is_strict=is_strict)
+
+    def test_items_with_a_payload_and_known_fields_are_not_loose(self):
+        decoder = self.decoder()
+
+        (item,) = decoder.push(b'{"items":[{"queue":"q","payload":[1]}],"bufferMs":5}')
+
+        assert not isinstance(item, LoosePushItem)
+        assert [item.queue, bytes(item.payload), item.headers] == ["q", b"[1]", None]
+
+    def test_only_the_items_to_blame_are_loose(self):
+        decoder = self.decoder()
+
+        exact, loose, empty = decoder.push(
+            b'{"items":[{"queue":"q","payload":1},{"queue":"q","payload":2,"x":0,"y":0},'
+            b'{"queue":"q","headers":{"a":1}}]}'
+        )
+
+        assert not isinstance(exact, LoosePushItem)
+        assert [loose.unknown, bytes(loose.payload), loose.is_refused] == [["x", "y"], b"2", False]
+        assert [empty.unknown, bytes(empty.payload), empty.headers] == [[], b"null", {"a": 1}]
+        assert [decoder.meters.unknown_fields, decoder.meters.missing_payloads] == [2, 1]
+
+    @pytest.mark.parametrize("body", [b"[%b]", b' {"operations":[%b],"requiredLeases":[]}'])
+    def test_operations_of_a_transaction_are_looked_at_one_by_one(self, body):
+        operations = (
+            b'{"type":"ack","transactionId":"t","partitionId":"p","x":1},'
+            b'{"type":"push","queue":"q","data":1},{"type":"push","queue":"q"},'
+            b'{"type":"push","items":[{"queue":"q","payload":1},{"queue":"q","x":1}]}'
+        )
+
+        decoded = self.decoder(is_strict=True).transaction(body % operations)
+
+        _, flat, empty, many = decoded.operations
+        assert flat.items is None or not isinstance(flat.items[0], LoosePushItem)
+        assert empty.items[0].refusal.startswith("payload is missing")
+        assert [isinstance(each, LoosePushItem) for each in many.items] == [False, True]
+        assert many.items[1].is_refused

@@ -71,18 +71,27 @@ async def test_a_directory_that_is_gone_does_not_end_the_publishing(tmp_path):
     assert publisher.take().counters["skep_pushed_messages"][("a",)] == 1
 
 
+def shown_name(family):
+    return f"{family.name}_total" if family.kind == "counter" else family.name
+
+
 async def test_every_family_is_shown_and_no_partition_is_a_label(tmp_path):
     text = expose(make(tmp_path, 0).gather()).decode()
 
     for family in FAMILIES:
-        assert f"# TYPE {family.shown_name} {family.kind}" in text
+        assert f"# TYPE {shown_name(family)} {family.kind}" in text
         assert not {"partition", "group"} & set(family.labels)
 
 
-def test_every_family_is_on_the_page():
+def test_every_family_is_described_on_the_page():
     page = (ROOT / "docs" / "reference" / "observability.md").read_text()
 
-    assert [each.name for each in FAMILIES if f"| `{each.shown_name}` |" not in page] == []
+    def row(family):
+        labels = (("worker",) if family.kind == "gauge" else ()) + family.labels
+        meaning = family.text.rstrip(".")
+        return f"| `{shown_name(family)}` | {family.kind} | {', '.join(labels)} | {meaning} |"
+
+    assert [row(each) for each in FAMILIES if row(each) not in page] == []
 
 
 async def test_a_histogram_is_shown_with_counts_that_add_up(tmp_path):

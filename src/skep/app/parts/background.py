@@ -1,24 +1,26 @@
 """Background work: what the leader of an installation does, and retention on request."""
 
 from datetime import timedelta
+from functools import partial
 from typing import Final
 
 from skep.app.parts.core import Core
 from skep.broker.cluster.housekeeping import Duty, Housekeeper
-from skep.broker.groups.subscriptions import RemovedGroupSweep
-from skep.broker.overload.operations import OperationPurge
+from skep.broker.groups.subscriptions import removed_group_sweep
+from skep.broker.overload.operations import operation_purge
 from skep.broker.overload.shares import is_shed
-from skep.broker.queues.lifecycle import RemovedQueueSweep
+from skep.broker.queues.lifecycle import removed_queue_sweep
 from skep.broker.retention.retention import (
     CleanupDuty,
     Limits,
     PurgeDuty,
     RetentionDuty,
     RetentionOnRequest,
-    StagingSweep,
+    staging_sweep,
 )
-from skep.broker.stats.rollups import LagSampleDuty, MetricsPurge, RollUpDuty
-from skep.broker.traces import TracePurge
+from skep.broker.stats.rollups import RollUpDuty, lag_sampling, metrics_purge
+from skep.broker.traces import trace_purge
+from skep.db.access.functions import Functions
 from skep.jobs.service.upkeep import ChainPrune, JobUpkeep
 from skep.model.priorities import Priority
 
@@ -41,50 +43,44 @@ class BackgroundParts:
 
 def _leader_duties(core: Core, limits: Limits) -> list[Duty]:
     settings, caller, term = core.settings, core.housekeeping, core.leadership.term
-    note_letters = core.meters.queues.note_letters
     days = timedelta(days=1)
+    deletion = partial(
+        RetentionDuty,
+        sql=Functions(caller),
+        term=term,
+        limits=limits,
+        note_letters=core.meters.queues.note_letters,
+    )
     duties: list[Duty] = [
-        RetentionDuty(
-            caller,
-            term,
+        deletion(
             name="retention",
             kinds=("retention", "completed"),
             interval_s=settings.retention_interval_s,
-            limits=limits,
-            note_letters=note_letters,
         ),
-        RetentionDuty(
-            caller,
-            term,
-            name="eviction",
-            kinds=("eviction",),
-            interval_s=settings.eviction_interval_s,
-            limits=limits,
-            note_letters=note_letters,
-        ),
+        deletion(name="eviction", kinds=("eviction",), interval_s=settings.eviction_interval_s),
         PurgeDuty(
-            caller,
+            Functions(caller),
             term,
             dead_letter_s=settings.dead_letter_retention_s,
             history_days=settings.history_retention_days,
         ),
-        RemovedQueueSweep(caller),
-        RemovedGroupSweep(caller),
-        OperationPurge(
+        removed_queue_sweep(caller),
+        removed_group_sweep(caller),
+        operation_purge(
             caller,
             keep_s=settings.operation_retention_s,
             keep_failed_s=settings.operation_failed_retention_s,
         ),
-        StagingSweep(caller),
+        staging_sweep(caller),
         RollUpDuty(caller, term),
-        LagSampleDuty(caller, term),
-        MetricsPurge(caller, term, keep=settings.history_retention_days * days),
+        lag_sampling(caller, term),
+        metrics_purge(caller, term, keep=settings.history_retention_days * days),
         JobUpkeep(caller),
     ]
     if settings.job_retention_days:
         duties.append(ChainPrune(caller, keep=settings.job_retention_days * days))
     if settings.trace_retention_days:
-        duties.append(TracePurge(caller, keep=settings.trace_retention_days * days))
+        duties.append(trace_purge(caller, keep=settings.trace_retention_days * days))
     if settings.partition_cleanup_days:
         duties.append(CleanupDuty(caller, term, idle_days=settings.partition_cleanup_days))
     return duties

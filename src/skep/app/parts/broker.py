@@ -19,6 +19,7 @@ from skep.app.parts.transaction import TransactionParts
 from skep.app.processes.assignment import WorkerAssignment
 from skep.broker.overload.shares import is_shed
 from skep.broker.queues.configure import Configure
+from skep.db.access.functions import Functions
 from skep.jobs.service.service import JobService
 from skep.model.errors import Overloaded
 from skep.model.priorities import Priority
@@ -32,24 +33,27 @@ class Broker:
         self.worker_index: Final = assignment.index
         self.core: Final = Core(assignment, wake=self._wake)
         core = self.core
-        self.security: Final = Security(core.settings, core.query, now=core.now)
+        self.security: Final = Security(core.settings, core.vital, now=core.now)
         self.settings_in_force: Final = SettingsInForce(core.settings, assignment.origins)
         self.failover: Final = FailoverParts(core)
-        self.push: Final = PushParts(core)
-        self.pop: Final = PopParts(core)
         self.overload: Final = OverloadParts(core)
+        self.push: Final = PushParts(core)
+        self.pop: Final = PopParts(core, self.overload.fallback)
         self.background: Final = BackgroundParts(core)
         self.configure: Final = Configure(
-            core.query, can_encrypt=lambda: core.key_ring.can_encrypt, changes=core.changes
+            Functions(core.query),
+            can_encrypt=lambda: core.key_ring.can_encrypt,
+            changes=core.changes,
         )
         self.job_service: Final = JobService(core.query, now=core.now)
         self.observation: Final = Observation(assignment, core, self.pop.long_polls)
 
     def wire(self) -> None:
         """Make the parts that need the seed. Nothing is connected or started."""
-        self.push.wire(self.failover)
+        fallback = self.overload.fallback
+        self.push.wire(self.failover, fallback)
         self.pop.wire(self.failover)
-        self.transaction = TransactionParts(self.core, self.push, self.pop, self.failover)
+        self.transaction = TransactionParts(self.core, self.push, self.pop, self.failover, fallback)
         self.overload.wire(self.push, self.pop, self.transaction)
         self.failover.wire(self.push)
         self.stored = MessageParts(self.core)
@@ -69,7 +73,7 @@ class Broker:
         self.stored.redrives.start()
         self.push.sequencer.start()
         self.push.staged.start()
-        self.overload.start()
+        self.overload.processor.start()
         self.observation.start()
         self.security.start()
         await self.failover.start()
@@ -82,7 +86,8 @@ class Broker:
         self.wire()  # the seed is still unknown; pushes to disk do not need it
 
     def drain(self) -> None:
-        """Answer the requests that wait for something to happen."""
+        """Answer the requests that wait for something to happen, such as the database's return."""
+        self.core.hurry()
         self.pop.stop_waiting()
         self.observation.pulse.stop()
 
@@ -111,11 +116,7 @@ class Broker:
         await self.failover.close()
 
     def check_analytics(self) -> None:
-        """Make sure that there is capacity for analytics.
-
-        Raises:
-            Overloaded: The broker is busy with messages.
-        """
+        """Make sure that there is capacity for analytics."""
         if is_shed(Priority.ANALYTICS, self.core.engine.load):
             raise Overloaded("the broker is busy with messages; retry shortly")
 

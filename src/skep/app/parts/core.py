@@ -64,7 +64,8 @@ class Core:
             watch=CallWatch(self.meters, slow_s=settings.slow_call_s),
         )
         name = f"skep worker {assignment.index}"
-        # Separate pools: neither listings nor background work delays messages.
+        # Separate pools: neither listings nor background work delays messages, nor the short calls
+        # on which deliveries, pushes into limited queues, the leader and health checks depend.
         self.hot: Final = connect(
             size=settings.connections,
             server_settings=HOT_PATH,
@@ -77,40 +78,48 @@ class Core:
             server_settings=ONE_OFF,
             application_name=f"{name} queries",
         )
+        self.vital: Final = connect(
+            size=1, server_settings=ONE_OFF, application_name=f"{name} vital"
+        )
         self.housekeeping: Final = connect(
             size=1, server_settings=HOT_PATH, application_name=f"{name} housekeeping"
         )
+        self._pools: Final = {
+            "hot": self.hot,
+            "query": self.query,
+            "vital": self.vital,
+            "housekeeping": self.housekeeping,
+        }
         self.engine: Final = Engine(
             engine_core(settings), patience_s=PATIENCE_S, meters=self.meters
         )
         self.directory: Final = Directory()
         self.key_ring: Final = KeyRing(encryption_keys(settings))
-        self.neighbours: Final = Neighbours(assignment, self.query, self.meters, wake=wake)
+        self.neighbours: Final = Neighbours(assignment, self.vital, self.meters, wake=wake)
         self.announcer: Final = self.neighbours.wakeups
         self.changes: Final = self.neighbours.changes
-        self.leadership: Final = Leadership(self.query, HOUSEKEEPING)
+        self.leadership: Final = Leadership(self.vital, HOUSEKEEPING)
         self._show_load()
 
     async def open(self) -> None:
-        """Connect, and read the seed of the keys.
-
-        Raises:
-            Unavailable: The database cannot be reached.
-        """
-        await self.hot.open()
-        await self.query.open()
-        await self.housekeeping.open()
-        (row,) = await self.query.call("select hash_seed from skep.installation")
+        """Connect, and read the seed of the keys; `Unavailable` without the database."""
+        for pool in self._pools.values():
+            await pool.open()
+        (row,) = await self.vital.call("select hash_seed from skep.installation")
         self.hash_seed = row["hash_seed"]
+
+    def hurry(self) -> None:
+        """Wait no longer for a database that is away."""
+        for pool in self._pools.values():
+            pool.hurry()
 
     async def close(self) -> None:
         """Finish the calls under way, and disconnect."""
-        await self.housekeeping.close()
-        await self.hot.close()
-        await self.query.close()
+        for pool in self._pools.values():
+            await pool.close()
 
     def _show_load(self) -> None:
-        pools = {"hot": self.hot, "query": self.query, "housekeeping": self.housekeeping}
+        pools = self._pools
         self.meters.watch("skep_engine_weight_bytes", lambda: self.engine.weight)
         self.meters.gauges["skep_db_connections"] = lambda: {
             labels: count

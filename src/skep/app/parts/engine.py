@@ -77,8 +77,9 @@ def policies(connections: int, *, push_hold_s: float = 0.02) -> dict[str, BatchP
         "renew": rare,
         "release": rare,
         "undo": rare,
-        # One at a time: pushes that wait for the same new partition keep their order.
-        "provision": dataclasses.replace(rare, concurrency_max=1),
+        # One at a time, so that requests for the same new partition share a call. With each waits
+        # what is to be pushed.
+        "provision": dataclasses.replace(rare, weight_max=4 * _MIB, concurrency_max=1),
         "subscribe": rare,
         "transaction": alone,
         "cycle": alone,

@@ -5,11 +5,7 @@ installation share.
 """
 
 import logging
-from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
-
-import xxhash
 
 from skep.app.parts.core import MIB, Core, utc_now
 from skep.app.parts.push import PushParts
@@ -18,15 +14,12 @@ from skep.broker.failover.diversion import Diversion
 from skep.broker.failover.drain import SpillDrain
 from skep.broker.failover.maintenance import Maintenance
 from skep.broker.failover.outage import Outage
-from skep.broker.push.stored_keys import KeyLoader
-from skep.engine.dedup.cache import DedupCache
-from skep.model.schema_name import DEFAULT_SCHEMA
 from skep.settings import Settings
+from skep.spill.directory import spill_directory
 from skep.spill.log import SpillLog
 
 _log = logging.getLogger(__name__)
 
-EMBEDDED: Final = "embedded"
 DRAIN_DEDUP_BYTES: Final = 8 * MIB
 """Keys that were drained from the spill; about 300,000."""
 
@@ -37,7 +30,7 @@ class FailoverParts:
     def __init__(self, core: Core) -> None:
         self._core: Final = core
         self.outage: Final = Outage(after_s=core.settings.spill_after_s)
-        self.maintenance: Final = Maintenance(core.query, core.changes)
+        self.maintenance: Final = Maintenance(core.vital, core.changes)
         self.diversion: Final = Diversion(
             core.directory, core.key_ring, self.outage, self.maintenance, now=utc_now
         )
@@ -57,14 +50,12 @@ class FailoverParts:
         """Make the part that moves stored pushes into the database."""
         if self._spill is None:
             return
-        core, cache = self._core, DedupCache(memory_bytes_max=DRAIN_DEDUP_BYTES)
+        core = self._core
         self._drain = SpillDrain(
             self._spill,
             core.hot,
             directory=core.directory,
-            provisioner=push.partitions,
-            listener=KeyLoader(core.hot, cache),
-            cache=cache,
+            partitions=push.cached_partitions(DRAIN_DEDUP_BYTES),
             rule_book=push.rule_book,
             open_envelope=core.key_ring.open_envelope,
             announcer=core.announcer,
@@ -115,18 +106,6 @@ class FailoverParts:
         meters.counts["skep_spilled_messages"] = lambda: {(): stats().buffered_total}
         meters.counts["skep_spill_refused_messages"] = lambda: {(): stats().refused_total}
         meters.counts["skep_spill_fsyncs"] = lambda: {(): stats().fsync_total}
-
-
-def spill_directory(settings: Settings) -> Path:
-    """Return the directory for the installation of these settings; it ignores the password."""
-    root, schema = settings.spill_dir or settings.data_dir / "spill", settings.database_schema
-    if settings.database_url is None:
-        return root / (EMBEDDED if schema == DEFAULT_SCHEMA else f"{EMBEDDED}-{schema}")
-    parts = urlsplit(settings.installation(settings.database_url))
-    address = f"{parts.netloc.rpartition('@')[2]}{parts.path}?{parts.query}"
-    name = parts.path.strip("/") or "default"
-    readable = "".join(each if each.isalnum() or each in "_-" else "_" for each in name)[:40]
-    return root / f"{readable}-{xxhash.xxh3_64_hexdigest(address.encode())}"
 
 
 def open_spill(settings: Settings) -> SpillLog | None:

@@ -13,9 +13,10 @@ from skep.broker.pop.long_poll import LongPolls
 from skep.broker.queues.catalog import QueueCatalog
 from skep.broker.stats.pulse import Pulse, PulseFigures
 from skep.broker.stats.rollups import Reporter, WorkerIdentity
+from skep.db.access.functions import Functions
 from skep.db.access.slots import Slots
 from skep.settings import InvalidSettings, Settings
-from skep.telemetry.process import LoopWatch, ProcessStats, read_process_stats
+from skep.telemetry.process import LoopWatch, read_process_stats
 from skep.telemetry.snapshots import Publisher, SnapshotBoard
 from skep.telemetry.tracing import Propagation
 
@@ -41,7 +42,7 @@ class Observation:
         figures = PulseFigures(QueueCatalog(core.query), self.publisher.gather, now=core.now)
         self.pulse: Final = Pulse(figures.take)
         self._reporter: Final = Reporter(
-            core.query,
+            Functions(core.query),
             meters,
             _identity(assignment),
             read_gauges=UsageProbe(core.hot, long_polls, self._loop_watch).read,
@@ -110,12 +111,12 @@ class UsageProbe:
     def read(self) -> Mapping[str, Iterable[float]]:
         """Return the gauges of a sample."""
         now, stats = self._loop.time(), read_process_stats()
-        user_pct, system_pct = _shares(self._before, stats, max(now - self._then, 1e-3))
+        before, percent = self._before, 100 / max(now - self._then, 1e-3)  # of one core
         self._then, self._before = now, stats
         busy = self._slots.busy_count
         return {
-            "cpu_user_pct": [user_pct],
-            "cpu_system_pct": [system_pct],
+            "cpu_user_pct": [percent * (stats.cpu_user_s - before.cpu_user_s)],
+            "cpu_system_pct": [percent * (stats.cpu_system_s - before.cpu_system_s)],
             "rss_bytes": [stats.rss_bytes],
             "virtual_bytes": [stats.virtual_bytes],
             "pool_size": [self._slots.size],
@@ -125,11 +126,3 @@ class UsageProbe:
             "parked": [len(self._long_polls)],
             "loop_lag_ms": [lag_s * 1000 for lag_s in self._watch.take_recent()],
         }
-
-
-def _shares(before: ProcessStats, after: ProcessStats, seconds: float) -> tuple[float, float]:
-    """Return user and system CPU usage in percent of one core."""
-    return (
-        100 * (after.cpu_user_s - before.cpu_user_s) / seconds,
-        100 * (after.cpu_system_s - before.cpu_system_s) / seconds,
-    )

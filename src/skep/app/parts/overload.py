@@ -7,7 +7,6 @@ from skep.app.parts.core import MIB, Core
 from skep.app.parts.pop import PopParts
 from skep.app.parts.push import PushParts
 from skep.app.parts.transaction import TransactionParts
-from skep.broker.intake import Intake
 from skep.broker.overload.deferral import DeferralExecutor, DepthLimits, OperationPart
 from skep.broker.overload.fallback import Fallback
 from skep.broker.overload.operations import OperationControl
@@ -30,38 +29,36 @@ class OverloadParts:
             weight_max=int(settings.engine_weight_mib * MIB * LINE_SHARE),
             is_congestion=settings.overload_status == 503,
         )
-        self._watch: Final = PartitionWatch(core.query, self._line.free)
-        self.operations: Final = OperationControl(core.query, when_waiting=self._process)
+        self._watch: Final = PartitionWatch(core.vital, self._line.free)
+        self.fallback: Final = Fallback(
+            core.engine, self._line, self._watch, core.directory, deferral=settings.deferral
+        )
+        self._limits: Final = DepthLimits(
+            operations=settings.operation_depth_max,
+            per_partition=settings.operation_depth_max_per_partition,
+            bytes=settings.operation_mib_max * MIB,
+        )
+        self.operations: Final = OperationControl(
+            core.query,
+            when_waiting=self._process,
+            limits=self._limits,
+            timeout_s=settings.operation_timeout_s,
+        )
 
     def wire(self, push: PushParts, pop: PopParts, transaction: TransactionParts) -> None:
         """Make the parts that need the seed."""
         core, settings = self._core, self._core.settings
-        fallback = Fallback(
-            core.engine, self._line, self._watch, core.directory, deferral=settings.deferral
-        )
-        self.intake = Intake(
-            fallback,
-            push=push.push,
-            ack=pop.ack,
-            pop=pop.pop,
-            transaction=transaction.transaction,
-        )
         deferral = DeferralExecutor(
             core.hot,
-            push=push.push,
             directory=core.directory,
             provisioner=push.partitions,
             rule_book=push.rule_book,
             gate=push.gate,
-            limits=DepthLimits(
-                operations=settings.operation_depth_max,
-                per_partition=settings.operation_depth_max_per_partition,
-                bytes=settings.operation_mib_max * MIB,
-            ),
+            limits=self._limits,
             when_accepted=self._note_deferred,
         )
-        core.engine.serve("defer", deferral)
-        self._processor = OperationProcessor(
+        core.engine.serve("defer", deferral.execute)
+        self.processor = OperationProcessor(
             core.hot,
             transaction.settler,
             leases=pop.leases,
@@ -69,20 +66,16 @@ class OverloadParts:
             open_envelope=core.key_ring.open_envelope,
             limits=ProcessorLimits(settings.operation_timeout_s, settings.operation_retries_max),
         )
-        self._show(deferral, self._processor)
-
-    def start(self) -> None:
-        """Start carrying out deferred operations."""
-        self._processor.start()
+        self._show(deferral, self.processor)
 
     async def stop(self) -> None:
         """Finish the operations under way, and refuse the requests that wait."""
-        await self._processor.stop()
+        await self.processor.stop()
         self._line.stop()
         await self._watch.stop()
 
     def _process(self) -> None:
-        self._processor.hear_of_operations()
+        self.processor.hear_of_operations()
 
     def _note_deferred(self, parts: Sequence[OperationPart]) -> None:
         for part in parts:

@@ -6,11 +6,13 @@ from skep.app.parts.core import MIB, Core
 from skep.app.parts.failover import FailoverParts
 from skep.broker.ack.accept import Ack
 from skep.broker.ack.execute import AckExecutor
-from skep.broker.ack.renew import Renew, RenewExecutor
+from skep.broker.ack.renew import Renew
+from skep.broker.overload.fallback import Fallback
 from skep.broker.pop.accept import Pop
 from skep.broker.pop.batches import EnvelopeReader
+from skep.broker.pop.deadlines import Deadlines
 from skep.broker.pop.discovery import Discovery
-from skep.broker.pop.execute import PopExecutor, ReleaseExecutor, UndoExecutor
+from skep.broker.pop.execute import ClaimReturns, PopExecutor
 from skep.broker.pop.feed import Live
 from skep.broker.pop.lease_memory import LeaseMemory
 from skep.broker.pop.long_poll import LongPolls
@@ -23,13 +25,14 @@ LEASE_MEMORY_BYTES: Final = 64 * MIB
 class PopParts:
     """Delivers messages and takes their acknowledgments."""
 
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: Core, fallback: Fallback) -> None:
         settings, meters, open_envelope = core.settings, core.meters, core.key_ring.open_envelope
         self._core: Final = core
+        self._fallback: Final = fallback
         self.leases: Final = LeaseMemory(bytes_max=LEASE_MEMORY_BYTES)
         self._envelopes: Final = EnvelopeReader(open_envelope)
         self.long_polls: Final = LongPolls(
-            core.query,
+            core.vital,
             SweepPolicy(
                 interval_s_min=settings.poll_interval_ms / 1000,
                 interval_s_max=settings.poll_interval_ms_max / 1000,
@@ -38,11 +41,18 @@ class PopParts:
             meters=meters,
         )
         self.tails: Final = Tails(core.query, open_envelope=open_envelope)
-        self.pop: Final = Pop(core.engine, core.directory, self.long_polls, now=core.now)
-        self.discovery: Final = Discovery(core.query, self.pop, now=core.now)
-        self.renew: Final = Renew(core.engine)
+        self.pop: Final = Pop(
+            core.engine,
+            core.directory,
+            self.long_polls,
+            fallback,
+            Deadlines(lambda: not core.hot.connected_count),
+            now=core.now,
+        )
+        self.discovery: Final = Discovery(core.vital, self.pop, now=core.now)
+        self.renew: Final = Renew(core.engine, core.hot)
         self.live: Final = Live(
-            self.pop, core.query, core.announcer, connections_max=settings.live_connections_max
+            self.pop, core.vital, core.announcer, connections_max=settings.live_connections_max
         )
         meters.watch("skep_parked_polls", lambda: len(self.long_polls))
         meters.watch("skep_leases_remembered", lambda: len(self.leases))
@@ -55,6 +65,7 @@ class PopParts:
         self.ack = Ack(
             core.engine,
             self.leases,
+            self._fallback,
             hash_seed=core.hash_seed,
             requires_lease=core.settings.require_lease,
         )
@@ -70,12 +81,13 @@ class PopParts:
             is_paused=lambda: failover.maintenance.is_pop_on,
         )
         acks = AckExecutor(slots, self.leases, core.announcer, meters=core.meters)
-        core.engine.serve("pop", polls)
-        core.engine.serve("pop_partition", polls)
-        core.engine.serve("release", ReleaseExecutor(slots, core.announcer))
-        core.engine.serve("undo", UndoExecutor(slots, core.announcer))
-        core.engine.serve("ack", acks)
-        core.engine.serve("renew", RenewExecutor(slots))
+        returns = ClaimReturns(slots, core.announcer)
+        core.engine.serve("pop", polls.execute)
+        core.engine.serve("pop_partition", polls.execute)
+        core.engine.serve("release", returns.release)
+        core.engine.serve("undo", returns.undo)
+        core.engine.serve("ack", acks.execute)
+        core.engine.serve("renew", self.renew.execute)
 
     def wake(self, queue_id: int, partition_count: int) -> None:
         """Check the waiting polls and tails of a queue: it may have messages for them."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from skep.app.parts.core import MIB, Core, utc_now
 from skep.broker.cluster.changes import QUEUE, RULES
 from skep.broker.directory import GroupProvisioner, PartitionProvisioner
-from skep.broker.failover.outage import CutShort
+from skep.broker.overload.fallback import Fallback
 from skep.broker.push.accept import Push
 from skep.broker.push.execute import PushExecutor
 from skep.broker.push.rules import Enforcer, RuleBook
@@ -18,7 +18,9 @@ from skep.broker.scheduled.listing import Scheduled
 from skep.broker.scheduled.sequence import ScheduledSequencer
 from skep.broker.staged.move import StagedMover
 from skep.broker.staged.sequence import StagedSequencer
-from skep.engine.dedup.cache import DedupCache
+from skep.broker.transaction.cached_partitions import CachedPartitions
+from skep.db.access.functions import Functions
+from skep.engine.key_cache.cache import KeyCache
 
 if TYPE_CHECKING:
     from skep.app.parts.failover import FailoverParts
@@ -33,18 +35,18 @@ class PushParts:
     def __init__(self, core: Core) -> None:
         settings = core.settings
         self._core: Final = core
-        self._cache: Final = DedupCache(
+        self._cache: Final = KeyCache(
             memory_bytes_max=settings.dedup_memory_mib * MIB,
             spill_dir=settings.dedup_spill_dir or Path(tempfile.gettempdir()),
         )
-        self.gate: Final = AdmissionGate(core.query, now=core.now)
+        self.gate: Final = AdmissionGate(core.vital, dropper=core.query, now=core.now)
         self.schedule: Final = Schedule(core.engine)
         self.sequencer: Final = ScheduledSequencer(core.hot, core.announcer)
         self.scheduled: Final = Scheduled(
-            core.query, self.sequencer, open_envelope=core.key_ring.open_envelope
+            Functions(core.query), self.sequencer, core.key_ring.open_envelope
         )
 
-    def wire(self, failover: "FailoverParts") -> None:
+    def wire(self, failover: "FailoverParts", fallback: Fallback) -> None:
         """Make the parts that need the seed."""
         core, slots, directory = self._core, self._core.hot, self._core.directory
         key_loader = KeyLoader(slots, self._cache)
@@ -56,6 +58,7 @@ class PushParts:
             core.engine,
             directory,
             self.schedule,
+            fallback=fallback,
             diversion=failover.diversion,
             hash_seed=core.hash_seed,
             now=utc_now,
@@ -77,25 +80,30 @@ class PushParts:
         schedules = ScheduleExecutor(
             slots, self.rule_book, self.sequencer, waiting_max=core.settings.scheduled_max
         )
-        core.engine.serve("provision", CutShort(self.partitions, failover.outage))
-        core.engine.serve("subscribe", GroupProvisioner(slots, directory))
-        core.engine.serve("push", CutShort(pushes, failover.outage))
-        core.engine.serve("schedule", CutShort(schedules, failover.outage))
+        cut_short = failover.outage.cut_short
+        core.engine.serve("provision", cut_short(self.partitions.execute))
+        core.engine.serve("subscribe", GroupProvisioner(slots, directory).execute)
+        core.engine.serve("push", cut_short(pushes.execute))
+        core.engine.serve("schedule", cut_short(schedules.execute))
         self.staged = StagedSequencer(
             self._staged_mover(), core.announcer, core.leadership, core.dsn
         )
-        self._follow_changes(self.rule_book)
+        core.changes.listen(RULES, self.rule_book.read_known)
+        core.changes.listen(QUEUE, self._forget_queue)
+
+    def cached_partitions(self, cache_bytes: int) -> CachedPartitions:
+        """Return the partitions with a key cache of their own."""
+        core, cache = self._core, KeyCache(memory_bytes_max=cache_bytes)
+        loader = KeyLoader(core.hot, cache)
+        return CachedPartitions(core.directory, self.partitions, loader, cache)
 
     def _staged_mover(self) -> StagedMover:
-        core, cache = self._core, DedupCache(memory_bytes_max=STAGED_DEDUP_BYTES)
+        core = self._core
         return StagedMover(
-            core.hot,
-            directory=core.directory,
-            provisioner=self.partitions,
-            listener=KeyLoader(core.hot, cache),
+            sql=Functions(core.hot),
+            partitions=self.cached_partitions(STAGED_DEDUP_BYTES),
             rule_book=self.rule_book,
             gate=self.gate,
-            cache=cache,
             announcer=core.announcer,
             due_listener=self.sequencer,
             hash_seed=core.hash_seed,
@@ -103,12 +111,5 @@ class PushParts:
             note_letters=core.meters.queues.note_letters,
         )
 
-    def _follow_changes(self, rule_book: RuleBook) -> None:
-        async def read_rules(queue_id: int) -> None:
-            await rule_book.read_known(queue_id)
-
-        async def forget_queue(queue_id: int) -> None:
-            self._core.directory.forget_queue(queue_id)
-
-        self._core.changes.listen(RULES, read_rules)
-        self._core.changes.listen(QUEUE, forget_queue)
+    async def _forget_queue(self, queue_id: int) -> None:
+        self._core.directory.forget_queue(queue_id)

@@ -36,11 +36,7 @@ class Security:
     """Access control and TLS of one process."""
 
     def __init__(self, settings: Settings, caller: Caller, *, now: Callable[[], float]) -> None:
-        """Read keys and certificates.
-
-        Raises:
-            BadRequest: They cannot be used.
-        """
+        """Read keys and certificates; `BadRequest` if they cannot be used."""
         self._settings: Final = settings
         self._authenticator: Final = _authenticator(settings) if settings.jwt_enabled else None
         self._key_server: Final = _key_server(settings, self._authenticator)
@@ -77,11 +73,7 @@ class Security:
 
 
 def check_files(settings: Settings) -> None:
-    """Read keys and certificates, to report errors before the start.
-
-    Raises:
-        BadRequest: They cannot be used.
-    """
+    """Read keys and certificates, to report errors before the start."""
     server_tls(settings)
     if settings.jwt_enabled:
         _own_keys(settings)
@@ -125,7 +117,7 @@ def _authenticator(settings: Settings) -> Authenticator:
 
 def _own_keys(settings: Settings) -> KeySet:
     secret, public = jwt_secret(settings), jwt_public_keys(settings)
-    keys = KeySet([secret_key(secret)] if secret is not None else [])
+    keys = () if secret is None else (secret_key(secret),)
     return keys + pem_keys(public) if public else keys
 
 

@@ -6,11 +6,10 @@ from skep.app.parts.core import MIB, Core, utc_now
 from skep.app.parts.failover import FailoverParts
 from skep.app.parts.pop import PopParts
 from skep.app.parts.push import PushParts
-from skep.broker.push.stored_keys import KeyLoader
-from skep.broker.streams import CycleExecutor, Streams
+from skep.broker.overload.fallback import Fallback
+from skep.broker.streams import Streams
 from skep.broker.transaction.settlement import Settler, Stager
-from skep.broker.transaction.transaction import Transaction, TransactionExecutor
-from skep.engine.dedup.cache import DedupCache
+from skep.broker.transaction.transaction import Transaction
 
 SETTLEMENT_DEDUP_BYTES: Final = 8 * MIB
 """Keys that transactions and stream cycles pushed; about 300,000 in 3,000 partitions."""
@@ -19,7 +18,14 @@ SETTLEMENT_DEDUP_BYTES: Final = 8 * MIB
 class TransactionParts:
     """Commits transactions and stream cycles. Needs the seed."""
 
-    def __init__(self, core: Core, push: PushParts, pop: PopParts, failover: FailoverParts) -> None:
+    def __init__(
+        self,
+        core: Core,
+        push: PushParts,
+        pop: PopParts,
+        failover: FailoverParts,
+        fallback: Fallback,
+    ) -> None:
         slots = core.hot
         stager = Stager(
             pop.leases,
@@ -28,20 +34,18 @@ class TransactionParts:
             check_partition=failover.diversion.refuse_if_waiting,
             requires_lease=core.settings.require_lease,
         )
-        self.transaction: Final = Transaction(core.engine, core.directory, stager)
-        self.streams: Final = Streams(core.query, core.engine, core.directory, stager)
-        cache = DedupCache(memory_bytes_max=SETTLEMENT_DEDUP_BYTES)
         self.settler: Final = Settler(
+            core.engine,
             slots,
             directory=core.directory,
-            provisioner=push.partitions,
-            listener=KeyLoader(slots, cache),
+            partitions=push.cached_partitions(SETTLEMENT_DEDUP_BYTES),
             rule_book=push.rule_book,
             gate=push.gate,
-            cache=cache,
             leases=pop.leases,
             announcer=core.announcer,
             meters=core.meters,
         )
-        core.engine.serve("transaction", TransactionExecutor(slots, self.settler))
-        core.engine.serve("cycle", CycleExecutor(self.settler, core.announcer))
+        self.transaction: Final = Transaction(stager, self.settler, fallback)
+        self.streams: Final = Streams(core.query, stager, self.settler, core.announcer)
+        core.engine.serve("transaction", self.settler.execute)
+        core.engine.serve("cycle", self.settler.execute)

@@ -9,15 +9,17 @@ The supervisor imports this module too: it must not import the broker.
 """
 
 import errno
+import logging
 import secrets
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Lock
+from threading import Event, Lock
 from types import FrameType
 from typing import Final, NoReturn, TypeAlias
 
@@ -25,10 +27,17 @@ from skep.model.errors import Refused
 from skep.settings import Settings
 from skep.telemetry.logs import configure_logging
 
+_log = logging.getLogger(__name__)
+
 BACKLOG: Final = 2048
 """Connections the kernel holds while every worker is busy; the kernel may lower it."""
 
 WAKEUP_TOKEN_BYTES: Final = 16
+
+PORT_PATIENCE_S: Final = 3.0
+"""How long to wait for a port that is in use: the workers of a killed supervisor are ending."""
+
+PORT_PAUSE_S: Final = 0.05
 
 
 class SettingsUpdates:
@@ -116,25 +125,45 @@ class CannotListen(Refused):
 
 
 def bind_listener(host: str, port: int) -> socket.socket:
-    """Return a listening socket on the first address of `host`.
-
-    Raises:
-        CannotListen: The port is in use, the address is not local, or the name is unknown.
-    """
+    """Return a listening socket on the first address of `host`."""
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        with ExitStack() as on_failure:
-            listener = on_failure.enter_context(socket.socket(family, kind, protocol))
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind(address)
-            listener.listen(BACKLOG)
-            listener.setblocking(False)
-            on_failure.pop_all()
-            return listener
+        return _bind_patiently(host, port, socket.SOCK_STREAM, PORT_PATIENCE_S)
     except OSError as error:
         raise CannotListen(_explain(host, port, error)) from error
+
+
+def _bind_patiently(
+    host: str, port: int, kind: socket.SocketKind, patience_s: float
+) -> socket.socket:
+    """Bind a socket; wait for a port that is in use, as it is while a predecessor ends."""
+    began_at, is_told = time.monotonic(), False
+    while True:
+        try:
+            return _bind(host, port, kind)
+        except OSError as error:
+            waited_s = time.monotonic() - began_at
+            if error.errno != errno.EADDRINUSE or waited_s >= patience_s:
+                raise
+        if waited_s >= PORT_PATIENCE_S and not is_told:
+            is_told = True
+            _log.warning("port %d on %s is in use; waiting up to %g s", port, host, patience_s)
+        Event().wait(PORT_PAUSE_S)
+
+
+def _bind(host: str, port: int, kind: socket.SocketKind) -> socket.socket:
+    family, _, protocol, _, address = socket.getaddrinfo(
+        host, port, type=kind, flags=socket.AI_PASSIVE
+    )[0]
+    with ExitStack() as on_failure:
+        bound = on_failure.enter_context(socket.socket(family, kind, protocol))
+        if kind == socket.SOCK_STREAM:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(address)
+        if kind == socket.SOCK_STREAM:
+            bound.listen(BACKLOG)
+        bound.setblocking(False)
+        on_failure.pop_all()
+        return bound
 
 
 def _explain(host: str, port: int, error: OSError) -> str:
@@ -161,7 +190,10 @@ def assign_workers(
         peer_socket = _bind_peer_socket(settings)
         if peer_socket is not None:
             on_failure.enter_context(peer_socket)
-        wakeups = [on_failure.enter_context(_bind_wakeup()) for _ in range(settings.worker_count)]
+        wakeups = [
+            on_failure.enter_context(_bind("127.0.0.1", 0, socket.SOCK_DGRAM))
+            for _ in range(settings.worker_count)
+        ]
         on_failure.pop_all()
     ports = tuple(wakeup.getsockname()[1] for wakeup in wakeups)
     token = secrets.token_bytes(WAKEUP_TOKEN_BYTES)
@@ -188,27 +220,14 @@ def _bind_peer_socket(settings: Settings) -> socket.socket | None:
         return None
     host, port = settings.host, settings.peer_port
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_DGRAM, flags=socket.AI_PASSIVE
-        )[0]
-        with ExitStack() as on_failure:
-            peer_socket = on_failure.enter_context(socket.socket(family, kind, protocol))
-            peer_socket.bind(address)
-            peer_socket.setblocking(False)
-            on_failure.pop_all()
-            return peer_socket
+        # A worker may use all its grace to end.
+        patience_s = max(PORT_PATIENCE_S, settings.shutdown_grace_s)
+        return _bind_patiently(host, port, socket.SOCK_DGRAM, patience_s)
     except OSError as error:
         raise CannotListen(
             f"cannot listen for other instances on {host}, UDP port {port}: {error.strerror}; "
             "change peer_port"
         ) from error
-
-
-def _bind_wakeup() -> socket.socket:
-    wakeup = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    wakeup.bind(("127.0.0.1", 0))
-    wakeup.setblocking(False)
-    return wakeup
 
 
 def work(assignment: WorkerAssignment, report_ready: ReportReady) -> None:

@@ -11,12 +11,18 @@ from typing import Final, TypeAlias, assert_never
 from urllib.parse import urlsplit
 
 from skep.app.processes.supervisor import Companion
-from skep.db.access.sessions import WrongDatabase, is_reachable, require_own_sessions
+from skep.db.access.sessions import (
+    UnknownHost,
+    WrongDatabase,
+    is_reachable,
+    require_own_sessions,
+)
 from skep.db.embedded.cluster import ClusterDirectory, DataDirectoryInUse
 from skep.db.embedded.launcher import EmbeddedPostgres
 from skep.db.schema.migrate import migrate, schema_state
 from skep.model.errors import Refused
 from skep.settings import Settings
+from skep.spill.directory import spill_directory
 
 _log = logging.getLogger(__name__)
 
@@ -68,9 +74,6 @@ def join_database(settings: Settings) -> Generator[Database]:
     """Provide the database for a command that works beside brokers.
 
     An embedded server that a broker already runs is used, and left running.
-
-    Raises:
-        SkepError: The embedded server cannot run; the message says why and what to do.
     """
     with ExitStack() as until_the_end:
         try:
@@ -103,8 +106,8 @@ class EmbeddedInstance:
         self._process_fd = -1
 
     def _build(self, *, port: int) -> EmbeddedPostgres:
-        per_worker = self._settings.connections + self._settings.query_connections
-        connections = self._settings.worker_count * per_worker + CONNECTIONS_SPARE
+        settings = self._settings
+        connections = settings.worker_count * settings.connections_per_worker + CONNECTIONS_SPARE
         return EmbeddedPostgres(
             self._settings.data_dir,
             port=port,
@@ -153,33 +156,43 @@ def prepare_schema(settings: Settings, dsn: str, *, on_step: OnStep) -> None:
         SchemaNotCurrent: The schema is not current, and the settings forbid migrating it.
         SkepError: The migration failed, or the database cannot be reached.
     """
-    if must_start_without(settings, dsn):
-        return
-    asyncio.run(require_own_sessions(dsn, timeout_s=CONNECT_TIMEOUT_S))
+    if not must_start_without(settings, dsn):
+        asyncio.run(make_current(settings, dsn, on_step=on_step))
+
+
+async def make_current(settings: Settings, dsn: str, *, on_step: OnStep | None = None) -> None:
+    """Do the same to a database that is reachable."""
+    await require_own_sessions(dsn, timeout_s=CONNECT_TIMEOUT_S)
     if should_migrate(settings):
-        asyncio.run(migrate(dsn, on_step=on_step))
+        await migrate(dsn, on_step=on_step)
     else:
-        require_current_schema(dsn)
+        await _require_current_schema(dsn)
 
 
 def must_start_without(settings: Settings, dsn: str) -> bool:
     """Return whether to start without the database, as the settings allow.
 
+    A broker that served the database before has left its folder on this machine. Without it a
+    database that cannot be reached is more likely named wrongly than away.
+
     Raises:
-        WrongDatabase: It does not exist or refuses the login, and the settings do not allow that.
+        WrongDatabase: The URL can never work; the message says why.
     """
     if not may_wait(settings):
         return False
+    is_always = settings.start_without_database == "always"
+    is_known = is_always or spill_directory(settings).is_dir()
     try:
         if asyncio.run(is_reachable(dsn)):
             return False
     except WrongDatabase as error:
-        if settings.start_without_database != "always":
+        if not (is_always or (is_known and isinstance(error, UnknownHost))):
             raise
         _log.error("%s; starting without it: pushes are stored on disk", error.message)
-    else:
+        return True
+    if is_known:
         _log.warning("PostgreSQL is unreachable; starting without it: pushes are stored on disk")
-    return True
+    return is_known  # the next connection tells why it fails
 
 
 def may_wait(settings: Settings) -> bool:
@@ -192,24 +205,12 @@ def may_wait(settings: Settings) -> bool:
 
 def should_migrate(settings: Settings) -> bool:
     """Return whether the settings allow migrating the schema."""
-    match settings.migrate:
-        case "always":
-            return True
-        case "auto":
-            return settings.database_url is None
-        case "never":
-            return False
-        case _:
-            assert_never(settings.migrate)
+    is_embedded = settings.database_url is None
+    return settings.migrate == "always" or (settings.migrate == "auto" and is_embedded)
 
 
-def require_current_schema(dsn: str) -> None:
-    """Make sure that the database has the schema of this version.
-
-    Raises:
-        SchemaNotCurrent: It does not; the message says what to do.
-    """
-    state = asyncio.run(schema_state(dsn))
+async def _require_current_schema(dsn: str) -> None:
+    state = await schema_state(dsn)
     match state.verdict:
         case "current":
             return

@@ -30,10 +30,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
-from typing import ClassVar, Final, Protocol
+from typing import ClassVar, Final, Protocol, TypeAlias
 
 from skep.app.processes.assignment import SettingsUpdates, WorkerAssignment, WorkerTarget
 from skep.app.processes.stop_signals import StopSignals
@@ -87,12 +87,8 @@ def revive_ended(companions: Iterable[Companion]) -> None:
             companion.revive()
 
 
-@dataclass(frozen=True, slots=True)
-class _Report:
-    """A worker's report to the supervisor: it is ready, or why it failed."""
-
-    is_ready: bool
-    reason: str = ""
+_Report: TypeAlias = tuple[bool, str]
+"""A worker's report to the supervisor: whether it is ready, or why it failed."""
 
 
 @dataclass(slots=True)
@@ -143,35 +139,27 @@ class _Slot:
     start_at: float = 0.0
 
 
+@dataclass(slots=True, eq=False)
 class Supervisor:
-    """Run `target` in one process per assignment until a stop signal arrives.
+    """Run `target` in one process per assignment until a stop signal arrives."""
 
-    Args:
-        assignments: One per worker process.
-        target: What each process runs; importable by name.
-        grace_s: How long draining workers may take before they are killed.
-        on_ready: Called once, when every worker has reported ready for the first time.
-        companions: Watched and revived beside the workers.
-        reload: Reads the settings again at a hangup. Without it a hangup stops the instance.
-    """
+    assignments: InitVar[Sequence[WorkerAssignment]]
+    target: WorkerTarget
+    """What each process runs; importable by name."""
+    _: KW_ONLY
+    grace_s: float
+    """How long draining workers may take before they are killed."""
+    on_ready: Callable[[], None] = lambda: None
+    """Called once, when every worker has reported ready for the first time."""
+    companions: Sequence[Companion] = ()
+    """Watched and revived beside the workers."""
+    reload: Callable[[], Settings] | None = None
+    """Reads the settings again at a hangup. Without it a hangup stops the instance."""
+    _slots: list[_Slot] = field(init=False)
+    _is_announced: bool = field(default=False, init=False)
 
-    def __init__(
-        self,
-        assignments: Sequence[WorkerAssignment],
-        target: WorkerTarget,
-        *,
-        grace_s: float,
-        on_ready: Callable[[], None] = lambda: None,
-        companions: Sequence[Companion] = (),
-        reload: Callable[[], Settings] | None = None,
-    ) -> None:
+    def __post_init__(self, assignments: Sequence[WorkerAssignment]) -> None:
         self._slots = [_Slot(assignment) for assignment in assignments]
-        self._target = target
-        self._grace_s = grace_s
-        self._on_ready = on_ready
-        self._companions = companions
-        self._reload = reload
-        self._is_announced = False
 
     def run(self) -> None:
         """Block until stopped by a signal, with every worker gone.
@@ -179,23 +167,23 @@ class Supervisor:
         Raises:
             WorkersKeepDying: A worker died again and again before it could serve.
         """
-        with StopSignals(hangup_reloads=self._reload is not None) as signals:
+        with StopSignals(hangup_reloads=self.reload is not None) as signals:
             try:
                 while not signals.take():
                     if signals.take_reload():
                         self._reload_settings()
                     self._start_what_is_due()
                     self._wait_for_event(signals)
-                    revive_ended(self._companions)
+                    revive_ended(self.companions)
                     self._read_reports()
                     self._handle_exits()
             finally:
                 self._stop_workers(signals)
 
     def _reload_settings(self) -> None:
-        assert self._reload is not None
+        assert self.reload is not None
         try:
-            wanted = self._reload()
+            wanted = self.reload()
         except SkepError as error:
             log.warning("invalid settings, nothing changed: %s", error.message)
             return
@@ -220,7 +208,7 @@ class Supervisor:
         ours, theirs = _context.Pipe()
         process = _context.Process(
             target=_work,
-            args=(self._target, assignment, theirs),
+            args=(self.target, assignment, theirs),
             name=f"skep-worker-{assignment.index}",
         )
         with theirs, _terminal_signals_blocked():
@@ -233,7 +221,7 @@ class Supervisor:
         wait(
             [
                 signals.fileno(),
-                *(companion.fileno() for companion in self._companions),
+                *(companion.fileno() for companion in self.companions),
                 *(worker.channel for worker in running if not worker.channel.closed),
                 *(worker.process.sentinel for worker in running),
             ],
@@ -246,7 +234,7 @@ class Supervisor:
                 _read_report(slot.running)
         if not self._is_announced and all(s.running and s.running.is_ready for s in self._slots):
             self._is_announced = True
-            self._on_ready()
+            self.on_ready()
 
     def _handle_exits(self) -> None:
         for slot in self._slots:
@@ -280,7 +268,7 @@ class Supervisor:
             slot.assignment.listener.close()
         for worker in running:
             worker.process.terminate()
-        deadline = time.monotonic() + self._grace_s
+        deadline = time.monotonic() + self.grace_s
         draining = running
         while draining and time.monotonic() < deadline and not signals.take():
             sentinels = [worker.process.sentinel for worker in draining]
@@ -298,8 +286,8 @@ def _read_report(worker: _Running) -> None:
     try:
         while not worker.channel.closed and worker.channel.poll():
             report: _Report = worker.channel.recv()
-            worker.is_ready = worker.is_ready or report.is_ready
-            worker.reason = report.reason
+            is_ready, worker.reason = report
+            worker.is_ready = worker.is_ready or is_ready
     except (EOFError, OSError):
         # The worker is exiting; its sentinel will say so.
         worker.channel.close()
@@ -344,12 +332,12 @@ def _work(target: WorkerTarget, assignment: WorkerAssignment, channel: Connectio
     if assignment.peer_socket is not None:
         assignment.peer_socket.setblocking(False)
     try:
-        target(assignment, lambda: channel.send(_Report(is_ready=True)))
+        target(assignment, lambda: channel.send((True, "")))
     except SkepError as error:
-        channel.send(_Report(is_ready=False, reason=error.message))
+        channel.send((False, error.message))
         raise SystemExit(1) from None
     except Exception as error:
-        channel.send(_Report(is_ready=False, reason=f"{type(error).__name__}: {error}"))
+        channel.send((False, f"{type(error).__name__}: {error}"))
         raise
 
 

@@ -15,19 +15,15 @@ from skep import __version__
 from skep.app.parts.broker import Broker
 from skep.app.parts.interface import hot_routes
 from skep.app.processes.assignment import WorkerAssignment
-from skep.app.processes.database import (
-    CONNECT_TIMEOUT_S,
-    may_wait,
-    require_current_schema,
-    should_migrate,
-)
-from skep.db.access.sessions import WrongDatabase, is_reachable, require_own_sessions
-from skep.db.schema.migrate import migrate
+from skep.app.processes.database import make_current, may_wait
+from skep.db.access.sessions import WrongDatabase, is_reachable
 from skep.model.errors import SkepError
 from skep.server.app import build_waiting_app
-from skep.server.hot.exchange import HotHandler, HotRoutes
-from skep.server.routes.system.health import Vitals
-from skep.server.routes.system.maintenance import maintenance_routes
+from skep.server.edge.heads import answering_heads
+from skep.server.hot.asgi import HotGate
+from skep.server.hot.exchange import HotRoutes
+from skep.server.routes.health import Vitals
+from skep.server.routes.maintenance import maintenance_routes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,41 +48,28 @@ async def must_wait(assignment: WorkerAssignment) -> bool:
         return True
 
 
-class ChangingRoutes(HotRoutes):
-    """A route table that can be replaced while it is in use."""
-
-    def __init__(self, first: HotRoutes) -> None:
-        super().__init__()
-        self.current = first
-
-    def find(self, method: bytes, path: bytes) -> HotHandler | None:
-        """Return the handler of a request in the current table."""
-        return self.current.find(method, path)
-
-    def methods(self, path: bytes) -> list[bytes]:
-        """Return the methods this path is hot for in the current table."""
-        return self.current.methods(path)
-
-
 class Stage:
     """The routes and the application of a server, which `enter` replaces."""
 
     def __init__(self, assignment: WorkerAssignment, broker: Broker) -> None:
-        push = hot_routes(broker, assignment.settings).find(*PUSH)
+        settings, failover = assignment.settings, broker.failover
+        later = hot_routes(broker, settings)
+        push = later.find(*PUSH)
         assert push is not None
-        first = HotRoutes()
-        first.add(*PUSH, push)
-        self.routes: Final = ChangingRoutes(first)
-        failover = broker.failover
-        self._app: ASGIApp = build_waiting_app(
+        self.routes: Final = HotRoutes(preview=later.preview)
+        self.routes.add(*PUSH, push)
+        app = build_waiting_app(
             WaitingProbe(assignment.index),
             maintenance_routes(failover.maintenance, failover.diversion, worker=assignment.index),
             guard=broker.security.guard,
         )
+        self._app: ASGIApp = HotGate(
+            self.routes, answering_heads(app), body_bytes_max=settings.body_bytes_max
+        )
 
     def enter(self, routes: HotRoutes, app: ASGIApp) -> None:
         """Replace routes and application."""
-        self.routes.current = routes
+        self.routes.replace(routes)
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -118,11 +101,7 @@ class WaitingProbe:
 async def start_when_possible(
     broker: Broker, assignment: WorkerAssignment, take_over: "Callable[[], None]"
 ) -> None:
-    """Start the broker as soon as its database is available, and let it take over.
-
-    Raises:
-        SkepError: The database became unreachable again.
-    """
+    """Start the broker as soon as its database is available, and let it take over."""
     await _until_usable(assignment)
     await broker.start()
     # No await in between: the parts that lack the seed may serve no request that is not stored on
@@ -137,7 +116,7 @@ async def _until_usable(assignment: WorkerAssignment) -> None:
     while True:
         try:
             if await is_reachable(assignment.dsn):
-                await _prepare_schema(assignment)
+                await make_current(assignment.settings, assignment.dsn)
                 return
         except SkepError as error:
             if error.message != reason:
@@ -147,11 +126,3 @@ async def _until_usable(assignment: WorkerAssignment) -> None:
             reminded_at = loop.time()
             _log.warning("the database is still unavailable; pushes are stored on disk")
         await asyncio.sleep(RETRY_S)
-
-
-async def _prepare_schema(assignment: WorkerAssignment) -> None:
-    await require_own_sessions(assignment.dsn, timeout_s=CONNECT_TIMEOUT_S)
-    if should_migrate(assignment.settings):
-        await migrate(assignment.dsn)
-    else:
-        await asyncio.to_thread(require_current_schema, assignment.dsn)

@@ -10,19 +10,18 @@ from typing import Final
 import uvicorn
 import uvloop
 
-from skep import __version__
 from skep.app.parts.broker import Broker
-from skep.app.parts.interface import cold_app, hot_routes
+from skep.app.parts.interface import BrokerProbe, cold_app, hot_routes
 from skep.app.processes.assignment import ReportReady, WorkerAssignment
 from skep.app.processes.stop_signals import ended_by_sigterm
 from skep.app.processes.waiting import Stage, must_wait, start_when_possible
-from skep.model.errors import SkepError
-from skep.server.auth.browsers import BrowserGate, OriginPolicy
-from skep.server.edge.metering import EndWithClient, MeteredApp
+from skep.server.auth.browsers import BrowserGate, BrowserPolicy
+from skep.server.edge.encodings import decoding_bodies
+from skep.server.edge.heads import answering_heads
+from skep.server.edge.metering import ending_with_client, metered
 from skep.server.edge.protocol import ConnectionLimits, build_protocol
 from skep.server.hot.asgi import HotGate
 from skep.server.hot.exchange import HotRoutes
-from skep.server.routes.system.health import Vitals
 from skep.settings import Settings
 from skep.settings.keys import encryption_keys
 from skep.settings.peers import peer_addresses
@@ -108,15 +107,24 @@ def _exit_if_failed(server: uvicorn.Server, task: asyncio.Task[None]) -> None:
 
 
 def _follow_settings(assignment: WorkerAssignment, broker: Broker) -> None:
-    """Apply the settings that the supervisor reloads."""
+    """Apply the settings that the supervisor reloads (`skep.settings.reload`)."""
     if assignment.updates is None:
         return
-    loop = asyncio.get_running_loop()
+    loop, peers = asyncio.get_running_loop(), broker.core.neighbours.peers
     hears_peers = assignment.index > 0 or assignment.peer_socket is not None
-    reloading = Reloading(broker, hears_peers=hears_peers)
+
+    async def apply(settings: Settings) -> None:  # they were checked before they were sent
+        configure_logging(level=settings.log_level, style=settings.log_format)
+        broker.core.key_ring.replace(encryption_keys(settings))
+        broker.security.reload()
+        broker.settings_in_force.replace(settings)
+        broker.pop.live.connections_max = settings.live_connections_max
+        await peers.change(peer_addresses(settings), settings.peer_secret)
+        if peers.is_enabled and not hears_peers:
+            _log.warning("notifying peers; receiving their datagrams requires a restart")
 
     def hear(settings: Settings) -> None:
-        asyncio.run_coroutine_threadsafe(reloading.apply(settings), loop)  # on another thread
+        asyncio.run_coroutine_threadsafe(apply(settings), loop)  # on another thread
 
     assignment.updates.listen(hear)
 
@@ -140,24 +148,34 @@ def _config(assignment: WorkerAssignment, broker: Broker) -> uvicorn.Config:
 
 
 def _application(
-    assignment: WorkerAssignment, broker: Broker, probe: "BrokerProbe", routes: HotRoutes
+    assignment: WorkerAssignment, broker: Broker, probe: BrokerProbe, routes: HotRoutes
 ) -> HotGate:
     settings = assignment.settings
-    app = EndWithClient(MeteredApp(cold_app(broker, routes, probe, settings), broker.core.meters))
-    return HotGate(routes, app, body_bytes_max=settings.body_bytes_max)
+    app = metered(cold_app(broker, routes, probe, settings), broker.core.meters)
+    cold = answering_heads(ending_with_client(app))
+    return HotGate(routes, cold, body_bytes_max=settings.body_bytes_max)
 
 
 def _edge(
     assignment: WorkerAssignment,
     broker: Broker,
-    probe: "BrokerProbe",
+    probe: BrokerProbe,
     routes: HotRoutes,
     app: HotGate | Stage,
 ) -> uvicorn.Config:
     settings = assignment.settings
     tls = broker.security.tls
     return uvicorn.Config(
-        BrowserGate(app, OriginPolicy(listed(settings.cors_origins)), is_tls=tls is not None),
+        BrowserGate(
+            decoding_bodies(app, bytes_max=settings.body_bytes_max),
+            BrowserPolicy(
+                listed(settings.cors_origins),
+                hosts=(*listed(settings.allowed_hosts), settings.host, socket.gethostname()),
+                asks_for_host=tls is None and not settings.jwt_enabled,
+            ),
+            consumes=lambda path: routes.find(b"GET", path) is not None,
+            is_tls=tls is not None,
+        ),
         http=build_protocol(
             routes,
             ConnectionLimits(
@@ -181,7 +199,7 @@ def _edge(
     )
 
 
-def _drain(broker: Broker, probe: "BrokerProbe") -> None:
+def _drain(broker: Broker, probe: BrokerProbe) -> None:
     probe.is_draining = True
     broker.drain()
 
@@ -196,56 +214,3 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self._report_ready()
-
-
-class BrokerProbe:
-    """Answers the health routes for one worker process."""
-
-    def __init__(self, broker: Broker, *, index: int) -> None:
-        self._broker: Final = broker
-        self._index: Final = index
-        self.is_draining = False
-
-    async def vitals(self) -> Vitals:
-        """Check the database and describe the worker."""
-        return Vitals(
-            is_database_connected=await self._is_connected(),
-            server=socket.gethostname(),
-            worker_id=self._index,
-            version=__version__,
-            shared_state={"enabled": self._broker.core.neighbours.peers.is_enabled},
-        )
-
-    async def why_not_ready(self) -> str | None:
-        """Say why this process should receive no traffic."""
-        if self.is_draining:
-            return "shutting down"
-        return None if await self._is_connected() else "the database is not reachable"
-
-    async def _is_connected(self) -> bool:
-        try:
-            async with asyncio.timeout(2):
-                await self._broker.core.query.call("select 1")
-        except (SkepError, TimeoutError):
-            return False
-        return True
-
-
-class Reloading:
-    """Applies the settings of `skep.settings.reload` to a running worker process."""
-
-    def __init__(self, broker: Broker, *, hears_peers: bool) -> None:
-        self._broker: Final = broker
-        self._hears_peers: Final = hears_peers
-
-    async def apply(self, settings: Settings) -> None:
-        """Use these settings from now on. They were checked before they were sent."""
-        broker, peers = self._broker, self._broker.core.neighbours.peers
-        configure_logging(level=settings.log_level, style=settings.log_format)
-        broker.core.key_ring.replace(encryption_keys(settings))
-        broker.security.reload()
-        broker.settings_in_force.replace(settings)
-        broker.pop.live.connections_max = settings.live_connections_max
-        await peers.change(peer_addresses(settings), settings.peer_secret)
-        if peers.is_enabled and not self._hears_peers:
-            _log.warning("notifying peers; receiving their datagrams requires a restart")

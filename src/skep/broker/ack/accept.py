@@ -1,15 +1,17 @@
 """Ack: record what consumers did with the messages they hold.
 
-An item names its message by transaction id and partition; the offset comes from the memory of the
-lease, or else the database finds it. Items of one request that complete messages of one partition
-under one lease are sent as one: completing an offset completes all before it, so only the highest
-is sent. Everything else is sent item by item, as are acks of queues that acknowledge one by one.
+An item names its message by id, or by transaction id and partition; then the offset comes from the
+memory of the lease, or else the database finds it. Items of one request that complete messages of
+one partition under one lease are sent as one: completing an offset completes all before it, so only
+the highest is sent. Everything else is sent item by item, as are acks of queues that acknowledge
+one by one.
 
 The broker acknowledges messages that it leaves out of a batch by the same call.
 """
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, TypeAlias
 from uuid import UUID
@@ -17,18 +19,21 @@ from uuid import UUID
 import msgspec
 import xxhash
 
+from skep.broker.ack.naming import named_message
 from skep.broker.ack.statuses import (
     REFUSAL_BY_OUTCOME,
     STATUS_BY_WORD,
+    AckRow,
     spelled_offset,
     storable_error,
     unknown_status,
 )
+from skep.broker.overload.fallback import AckAttempt, Client, Fallback
 from skep.broker.pop.lease_memory import LeaseMemory
 from skep.engine.driver import Engine, Work
-from skep.model.errors import BadRequest, SkepError
-from skep.model.ids import parse_partition_uuid
+from skep.model.errors import BadRequest, Overloaded, SkepError
 from skep.model.limits import ACK_ITEMS_MAX, NAME_CHARS_MAX
+from skep.model.priorities import Priority
 from skep.model.wire import QUEUE_MODE, AckItem
 
 _log = logging.getLogger(__name__)
@@ -37,6 +42,7 @@ _EXTRA_BY_OUTCOME: Final = {
     "noop": b',"noop":true',
     "redelivered": b',"redelivered":true',
     "dropped": b',"dropped":true',
+    "malformed": b',"code":"bad_request"',
 }
 
 _ITEM_WEIGHT: Final = 256
@@ -47,41 +53,27 @@ _digest = xxhash.xxh3_128_digest
 Answer: TypeAlias = Callable[["AckRequest"], None]
 
 
-class AckRow(msgspec.Struct, gc=False):
-    """One row of a call: an ack, and the items of the request it stands for."""
-
-    partition_id: int
-    group: str
-    lease_id: UUID | None
-    offset: int | None
-    key: bytes
-    status: str
-    error: str | None
-    positions: list[int]
-    lease_text: str
-    stands_alone: bool = True
-    """No other ack may stand for it: its lease is individual, or not remembered here."""
-
-
+@dataclass(slots=True, eq=False)
 class AckRequest(Work):
     """One client's acknowledgments, and their results so far."""
 
-    __slots__ = ("_answer", "_items", "deferred", "error", "results", "rows")
+    items: Sequence[AckItem]
+    answer: Answer
+    results: list[bytes] = field(init=False)
+    rows: list[AckRow] = field(init=False)
+    deferred: dict[int, list[int]] = field(init=False)
+    """Items that were not recorded because operations wait in their partition, by partition."""
+    error: SkepError | None = None
 
-    def __init__(self, items: Sequence[AckItem], answer: Answer) -> None:
-        super().__init__()
-        self._items = items
-        self._answer = answer
-        self.results: list[bytes] = [b""] * len(items)
-        self.rows: list[AckRow] = []
-        self.deferred: dict[int, list[int]] = {}
-        """Items that were not recorded because operations wait in their partition, by partition."""
-        self.error: SkepError | None = None
+    def __post_init__(self) -> None:
+        self.results = [b""] * len(self.items)
+        self.rows = []
+        self.deferred = {}
 
     def finish(self) -> None:
         """Answer the request."""
         self.is_settled = True
-        self._answer(self)
+        self.answer(self)
 
     def fail(self, error: SkepError) -> None:
         """Answer that nothing is known to have been recorded."""
@@ -100,32 +92,63 @@ class AckRequest(Work):
     ) -> None:
         """Render the result of one item."""
         refusal = refusal or REFUSAL_BY_OUTCOME.get(outcome)
+        item = self.items[position]
+        extra = _EXTRA_BY_OUTCOME.get(outcome, b"")
+        if item.transaction_id is None:
+            extra += b',"messageId":%b' % _encode(item.message_id or item.id)
         self.results[position] = (
             b'{"index":%d,"transactionId":%b,"success":%b,"error":%b,"queueName":%b,'
             b'"partitionName":%b,"leaseReleased":%b,"dlq":%b%b}'
         ) % (
             position,
-            _encode(self._items[position].transaction_id),
+            _encode(item.transaction_id),
             b"false" if refusal else b"true",
             _encode(refusal),
             _encode(queue),
             _encode(partition),
             b"true" if lease_released else b"false",
             b"true" if outcome == "dead_lettered" else b"false",
-            _EXTRA_BY_OUTCOME.get(outcome, b""),
+            extra,
         )
 
 
+@dataclass(slots=True, eq=False, frozen=True)
 class Ack:
     """Accept acknowledgments."""
 
-    def __init__(
-        self, engine: Engine, leases: LeaseMemory, *, hash_seed: int, requires_lease: bool = False
+    engine: Engine
+    leases: LeaseMemory
+    fallback: Fallback
+    hash_seed: int
+    requires_lease: bool = False
+
+    def ack(
+        self, items: Sequence[AckItem], group: str | None, client: Client, *, is_batch: bool
     ) -> None:
-        self._requires_lease: Final = requires_lease
-        self._engine: Final = engine
-        self._leases: Final = leases
-        self._hash_seed: Final = hash_seed
+        """Record the items, now or, if there is no room, later; the client is answered once.
+
+        Raises:
+            BadRequest: The request as a whole is refused.
+        """
+        fallback = self.fallback
+        priority = Priority.BATCH_ACK if is_batch else Priority.ACK
+        kind = None if fallback.is_idle else fallback.ack_waited_for(items, priority)
+        if kind is None:
+
+            def answer(request: AckRequest) -> None:
+                if request.error is None and not request.deferred:
+                    client.respond(200, b"[%b]" % b",".join(request.results))
+                else:
+                    AckAttempt(fallback, items, client, self, group, priority).resume(request)
+
+            try:
+                fallback.check_ack_room(priority)
+                self.ack_messages(items, group, answer)
+            except Overloaded:
+                kind = priority
+            else:
+                return
+        AckAttempt(fallback, items, client, self, group, priority).fall_back(kind)
 
     def ack_messages(self, items: Sequence[AckItem], group: str | None, answer: Answer) -> None:
         """Record the items; `answer` is called once, when every item has a result.
@@ -140,14 +163,10 @@ class Ack:
         if not request.rows:
             request.finish()
             return
-        self._engine.submit("ack", None, _ITEM_WEIGHT * len(request.rows), request)
+        self.engine.submit("ack", None, _ITEM_WEIGHT * len(request.rows), request)
 
     def prepare(self, items: Sequence[AckItem], group: str | None, answer: Answer) -> AckRequest:
-        """Make a request of the items; those that can never succeed have their results.
-
-        Raises:
-            BadRequest: There are too many.
-        """
+        """Make a request of the items; those that can never succeed have their results."""
         if len(items) > ACK_ITEMS_MAX:
             raise BadRequest(f"more than {ACK_ITEMS_MAX} acknowledgments in one request")
         request = AckRequest(items, answer)
@@ -176,45 +195,53 @@ class Ack:
 
         request = AckRequest((), answer)
         request.rows = [
-            AckRow(partition_id, group, lease_id, offset, b"", "expired", None, [], str(lease_id))
+            AckRow(partition_id, group, lease_id, offset, b"", "expired", None, str(lease_id), [])
             for partition_id, offset in addresses
         ]
         try:
-            self._engine.submit("ack", None, _ITEM_WEIGHT * len(request.rows), request)
+            self.engine.submit("ack", None, _ITEM_WEIGHT * len(request.rows), request)
         except SkepError as error:
             request.fail(error)
 
     def _add_row(self, request: AckRequest, position: int, item: AckItem, group: str) -> None:
         word = item.status or "completed"
         status = STATUS_BY_WORD.get(word)
-        partition_id = parse_partition_uuid(item.partition_id)
         lease_id = _parse_lease_id(item.lease_id)
+        try:
+            partition_id, offset = named_message(item)
+        except BadRequest as error:
+            request.set_outcome(position, "malformed", refusal=error.message)
+            return
         if status is None:
             request.set_outcome(position, "unknown", refusal=unknown_status(word))
-        elif partition_id is None:
-            request.set_outcome(position, "not_found")
         elif item.lease_id and lease_id is None:
             request.set_outcome(position, "lease_lost")
-        elif self._requires_lease and lease_id is None:
+        elif self.requires_lease and lease_id is None:
             request.set_outcome(position, "lease_missing")
         elif len(group) > NAME_CHARS_MAX or "\0" in group:
             request.set_outcome(position, "no_group")
         else:
-            key = _digest(item.transaction_id.encode(), self._hash_seed)
-            lease_text = item.lease_id or ""
-            offset = self._leases.find(lease_text, partition_id, key)
+            key, lease_text = b"", item.lease_id or ""
+            is_cumulative = self.leases.is_cumulative(lease_text)
+            if offset is None:
+                name = item.transaction_id or ""
+                key = _digest(name.encode(), self.hash_seed)
+                offset = self.leases.find(lease_text, partition_id, key)
+                is_cumulative = is_cumulative and offset is not None
+                if offset is None:
+                    offset = spelled_offset(name, partition_id)
             request.rows.append(
                 AckRow(
                     partition_id,
                     group,
                     lease_id,
-                    spelled_offset(item.transaction_id, partition_id) if offset is None else offset,
+                    offset,
                     key,
                     status,
                     storable_error(item.error),
-                    [position],
                     lease_text,
-                    offset is None or self._leases.is_individual(lease_text),
+                    [position],
+                    not is_cumulative,
                 )
             )
 

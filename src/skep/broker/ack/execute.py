@@ -1,10 +1,11 @@
 """Execute acks: record those of many requests in one call, and answer each request."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from skep.broker.ack.accept import AckRequest
-from skep.broker.ack.statuses import REFUSAL_BY_OUTCOME
+from skep.broker.ack.statuses import REFUSAL_BY_OUTCOME, ack_columns
 from skep.broker.cluster.wakeups import Announcer
 from skep.broker.pop.lease_memory import LeaseMemory
 from skep.db.access.slots import Caller
@@ -13,6 +14,7 @@ from skep.telemetry.meters import Meters
 ACK_CALL: Final = "select * from skep.ack_messages($1, $2, $3, $4, $5, $6, $7)"
 
 
+@dataclass(slots=True, eq=False, frozen=True)
 class AckExecutor:
     """Executor of the operation `ack`.
 
@@ -21,33 +23,16 @@ class AckExecutor:
     wire allows, may count as two failures then.
     """
 
-    def __init__(
-        self,
-        caller: Caller,
-        leases: LeaseMemory,
-        announcer: Announcer,
-        *,
-        meters: Meters | None = None,
-    ) -> None:
-        self._caller: Final = caller
-        self._meters: Final = meters or Meters()
-        self._leases: Final = leases
-        self._announcer: Final = announcer
+    caller: Caller
+    leases: LeaseMemory
+    announcer: Announcer
+    meters: Meters = field(default_factory=Meters)
 
     async def execute(self, batch: Sequence[AckRequest], *, is_repeated: bool) -> None:
         """Record the acknowledgments of all requests in one call."""
         del is_repeated
         sent = [(request, row) for request in batch for row in request.rows]
-        found = await self._caller.call(
-            ACK_CALL,
-            [row.partition_id for _, row in sent],
-            [row.group for _, row in sent],
-            [row.lease_id for _, row in sent],
-            [row.offset for _, row in sent],
-            [row.key for _, row in sent],
-            [row.status for _, row in sent],
-            [row.error for _, row in sent],
-        )
+        found = await self.caller.call(ACK_CALL, *ack_columns([row for _, row in sent]))
         available: dict[int, set[int]] = {}
         asked: set[tuple[AckRequest, str]] = set()
         for item, outcome, queue_id, queue, partition, lease_released, has_more in found:
@@ -63,22 +48,22 @@ class AckExecutor:
             if outcome == "deferred":
                 request.deferred.setdefault(row.partition_id, []).extend(row.positions)
             if lease_released and row.lease_text:
-                self._leases.forget(row.lease_text, row.partition_id)
+                self.leases.forget(row.lease_text, row.partition_id)
             if has_more:
                 available.setdefault(queue_id, set()).add(row.partition_id)
             if row.positions:
                 asked.add((request, queue))
                 self._count(queue, row.status, outcome, len(row.positions))
         for _, queue in asked:
-            self._meters.queues.of(queue).ack_requests += 1
-        self._meters.operations["ack"].messages.observe(len(sent))
+            self.meters.queues.of(queue).ack_requests += 1
+        self.meters.operations["ack"].messages.observe(len(sent))
         for queue_id, partitions in available.items():
-            self._announcer.announce(queue_id, len(partitions))
+            self.announcer.announce(queue_id, len(partitions))
         for request in batch:
             _finish(request)
 
     def _count(self, queue: str, status: str, outcome: str, messages: int) -> None:
-        meter = self._meters.queues.of(queue)
+        meter = self.meters.queues.of(queue)
         if status == "completed" and outcome not in REFUSAL_BY_OUTCOME:
             meter.ack_success += messages
         else:

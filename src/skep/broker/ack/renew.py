@@ -1,6 +1,7 @@
 """Renew: give the holder of a lease more time."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 from uuid import UUID
@@ -13,24 +14,21 @@ RENEW_CALL: Final = "select * from skep.renew_leases($1, $2)"
 _WEIGHT: Final = 256
 
 
+@dataclass(slots=True, eq=False)
 class Renewal(Work):
     """One client's request to extend a lease."""
 
-    __slots__ = ("_answer", "error", "expires_at", "lease_id", "seconds")
-
-    def __init__(self, lease_id: UUID, seconds: int, answer: Callable[["Renewal"], None]) -> None:
-        super().__init__()
-        self.lease_id = lease_id
-        self.seconds = seconds
-        self.expires_at: datetime | None = None
-        self.error: SkepError | None = None
-        self._answer = answer
+    lease_id: UUID
+    seconds: int
+    answer: Callable[["Renewal"], None]
+    expires_at: datetime | None = None
+    error: SkepError | None = None
 
     def finish(self, expires_at: datetime | None) -> None:
         """Answer; without an expiry the lease is not held any more."""
         self.expires_at = expires_at
         self.is_settled = True
-        self._answer(self)
+        self.answer(self)
 
     def fail(self, error: SkepError) -> None:
         """Answer that it is not known whether the lease was renewed."""
@@ -39,25 +37,15 @@ class Renewal(Work):
 
 
 class Renew:
-    """Accept renewals."""
+    """Accepts renewals, and executes those of many clients in one call. All may be repeated."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, caller: Caller) -> None:
         self._engine: Final = engine
+        self._caller: Final = caller
 
     def renew_lease(self, renewal: Renewal) -> None:
-        """Extend a lease; the renewal's answer is called once.
-
-        Raises:
-            Overloaded: The engine is full.
-        """
+        """Extend a lease; the renewal's answer is called once."""
         self._engine.submit("renew", None, _WEIGHT, renewal)
-
-
-class RenewExecutor:
-    """Executor of the operation `renew`. A renewal may be repeated at will."""
-
-    def __init__(self, caller: Caller) -> None:
-        self._caller: Final = caller
 
     async def execute(self, batch: Sequence[Renewal], *, is_repeated: bool) -> None:
         """Renew all leases in one call."""

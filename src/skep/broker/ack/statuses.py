@@ -1,6 +1,10 @@
-"""The statuses, refusals and look-ups that acks, transactions and stream cycles share."""
+"""The columns, statuses and refusals that acks, transactions and stream cycles share."""
 
+from collections.abc import Sequence
 from typing import Final
+from uuid import UUID
+
+import msgspec
 
 from skep.model.ids import parse_address
 from skep.model.limits import ERROR_TEXT_CHARS_MAX
@@ -26,6 +30,40 @@ REFUSAL_BY_OUTCOME: Final = {
     "deferred": "acknowledgments of the partition that came before wait: try again",
 }
 """The error for an ack with such an outcome; all other outcomes are successes."""
+
+
+class AckColumns(msgspec.Struct, gc=False):
+    """An ack as the SQL functions take it, and its lease as the client spelled it."""
+
+    partition_id: int
+    group: str
+    lease_id: UUID | None
+    offset: int | None
+    key: bytes
+    status: str
+    error: str | None
+    lease_text: str
+
+
+class AckRow(AckColumns, gc=False):
+    """One row of a call: an ack, and the items of the request it stands for."""
+
+    positions: list[int]
+    stands_alone: bool = True
+    """No other ack may stand for it: its lease is individual, or not remembered here."""
+
+
+def ack_columns(acks: Sequence[AckColumns]) -> tuple[list[object], ...]:
+    """Return the arguments for these acks, an array for each column."""
+    return (
+        [ack.partition_id for ack in acks],
+        [ack.group for ack in acks],
+        [ack.lease_id for ack in acks],
+        [ack.offset for ack in acks],
+        [ack.key for ack in acks],
+        [ack.status for ack in acks],
+        [ack.error for ack in acks],
+    )
 
 
 def unknown_status(word: str) -> str:

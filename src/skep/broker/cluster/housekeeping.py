@@ -11,10 +11,12 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, Protocol
 
 from skep.broker.cluster.leadership import Leadership
 from skep.db.access.errors import LeadershipLost
+from skep.db.access.slots import Caller
 from skep.model.errors import SkepError
 
 _log = logging.getLogger(__name__)
@@ -55,6 +57,23 @@ class Duty(Protocol):
         ...
 
 
+class CallDuty(NamedTuple):
+    """A duty of one statement, which tells in its last column whether to run it again."""
+
+    name: str
+    interval_s: float
+    caller: Caller
+    statement: str
+    arguments: tuple[object, ...]
+    again_from: float
+    """The least value that means there is more: a full batch, or true."""
+
+    async def run(self) -> bool:
+        """Run the statement once."""
+        (row,) = await self.caller.call(self.statement, *self.arguments)
+        return row[-1] >= self.again_from
+
+
 class Pace:
     """When a duty runs next."""
 
@@ -90,35 +109,25 @@ class Pace:
         return wait_s * self._chance.uniform(1 - JITTER, 1 + JITTER)
 
 
+@dataclass(slots=True, eq=False)
 class Housekeeper:
     """Runs duties while this process leads."""
 
-    def __init__(
-        self,
-        leadership: Leadership,
-        duties: Sequence[Duty] = (),
-        *,
-        chance: random.Random | None = None,
-        gives_way: Callable[[], bool] = lambda: False,
-    ) -> None:
-        self._gives_way: Final = gives_way
-        self._leadership: Final = leadership
-        self._duties: Final = list(duties)
-        self._chance: Final = chance or random.Random()  # noqa: S311 (spreads load, keeps no secret)
-        self._loop: Final = asyncio.get_running_loop()
-        self._tasks: list[asyncio.Task[None]] = []
-        self._at_work: set[asyncio.Task[None] | None] = set()
-        self._is_stopping = False
-
-    def add(self, duty: Duty) -> None:
-        """Take on another duty; before the start."""
-        assert not self._tasks, "the housekeeper has started"
-        self._duties.append(duty)
+    leadership: Leadership
+    duties: Sequence[Duty]
+    chance: random.Random = field(default_factory=random.Random)
+    gives_way: Callable[[], bool] = lambda: False
+    _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
+    _tasks: list[asyncio.Task[None]] = field(default_factory=list["asyncio.Task[None]"])
+    _at_work: set[asyncio.Task[None] | None] = field(
+        default_factory=set["asyncio.Task[None] | None"]
+    )
+    _is_stopping: bool = False
 
     def start(self) -> None:
         """Begin to ask for the lease, and to work when it is granted."""
-        self._leadership.start()
-        self._tasks = [self._loop.create_task(self._attend_to(duty)) for duty in self._duties]
+        self.leadership.start()
+        self._tasks = [self._loop.create_task(self._attend_to(duty)) for duty in self.duties]
 
     async def stop(self) -> None:
         """Let steps under way end, then let another process lead."""
@@ -132,16 +141,16 @@ class Housekeeper:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks = []
-        await self._leadership.stop()
+        await self.leadership.stop()
 
     async def _attend_to(self, duty: Duty) -> None:
-        pace = Pace(duty.interval_s, self._chance)
+        pace = Pace(duty.interval_s, self.chance)
         while not self._is_stopping:
-            if self._leadership.is_leader:
-                rest_s = pace.give_way() if self._gives_way() else None
+            if self.leadership.is_leader:
+                rest_s = pace.give_way() if self.gives_way() else None
                 rest_s = rest_s or await self._run(duty, pace)
             else:
-                await self._leadership.wait_until_leader()
+                await self.leadership.wait_until_leader()
                 rest_s = pace.at_first()
             if not self._is_stopping:
                 await asyncio.sleep(rest_s)

@@ -11,17 +11,17 @@ A process can be suspended and resume later. Every step of background work there
 
 import asyncio
 import logging
-from contextlib import suppress
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 from uuid import UUID, uuid4
 
+from skep.broker.polling_loop import end_task
+from skep.db.access.functions import Functions
 from skep.db.access.slots import Caller
 from skep.model.errors import SkepError
 
 _log = logging.getLogger(__name__)
 
-TAKE_CALL: Final = "select skep.take_leadership($1, $2, $3)"
-RESIGN_CALL: Final = "select skep.resign_leadership($1, $2)"
 
 LEASE_S: Final = 9.0
 ATTEMPTS_PER_LEASE: Final = 3
@@ -36,49 +36,33 @@ class Term(NamedTuple):
     holder: UUID
 
 
+@dataclass(slots=True)
 class Tenure:
     """What this process may believe about its leadership."""
 
-    __slots__ = ("_lease_s", "_until")
-
-    def __init__(self, lease_s: float) -> None:
-        self._lease_s = lease_s
-        self._until: float | None = None
+    lease_s: float
+    expires_at: float | None = None
+    """When the belief ends without another answer."""
 
     def is_leader(self, now: float) -> bool:
         """Whether the lease that was granted last is still running."""
-        return self._until is not None and now < self._until
+        return self.expires_at is not None and now < self.expires_at
 
     def heard(self, *, asked_at: float, is_granted: bool) -> None:
         """Take the answer to a question; no answer at all changes nothing."""
-        self._until = asked_at + self._lease_s if is_granted else None
-
-    def give_up(self) -> None:
-        """Stop believing."""
-        self._until = None
+        self.expires_at = asked_at + self.lease_s if is_granted else None
 
     def next_question_at(self, asked_at: float) -> float:
         """When to ask again."""
-        return asked_at + self._lease_s / ATTEMPTS_PER_LEASE
-
-    def expires_at(self) -> float | None:
-        """When the belief ends without another answer."""
-        return self._until
+        return asked_at + self.lease_s / ATTEMPTS_PER_LEASE
 
 
 class Leadership:
     """Tries to lead one kind of background work for as long as it runs."""
 
-    def __init__(
-        self,
-        caller: Caller,
-        service: str,
-        *,
-        lease_s: float = LEASE_S,
-        holder: UUID | None = None,
-    ) -> None:
-        self.term: Final = Term(service, holder or uuid4())
-        self._caller: Final = caller
+    def __init__(self, caller: Caller, service: str, *, lease_s: float = LEASE_S) -> None:
+        self.term: Final = Term(service, uuid4())
+        self._sql: Final = Functions(caller)
         self._lease_s: Final = lease_s
         self._tenure: Final = Tenure(lease_s)
         self._is_leading: Final = asyncio.Event()
@@ -101,16 +85,13 @@ class Leadership:
 
     async def stop(self) -> None:
         """Stop asking, and let another process lead at once."""
-        if self._asking is not None:
-            self._asking.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._asking
-        self._tenure.give_up()
+        await end_task(self._asking)
+        self._tenure.expires_at = None
         self._lose()
         # Also without a lease that this process knows of: the last answer may have been cut off.
         try:
             async with asyncio.timeout(RESIGN_S):
-                await self._caller.call(RESIGN_CALL, *self.term)
+                await self._sql.rows("resign_leadership", *self.term)
         except (SkepError, TimeoutError) as error:
             _log.debug("could not resign from %s, a lease runs out: %s", self.term.service, error)
 
@@ -123,11 +104,11 @@ class Leadership:
 
     async def _ask(self, asked_at: float) -> None:
         try:
-            rows = await self._caller.call(TAKE_CALL, *self.term, self._lease_s)
+            is_granted = await self._sql.value("take_leadership", *self.term, self._lease_s)
         except SkepError as error:
             _log.debug("could not ask for the lease on %s: %s", self.term.service, error)
             return
-        self._tenure.heard(asked_at=asked_at, is_granted=rows[0][0])
+        self._tenure.heard(asked_at=asked_at, is_granted=is_granted)
         if self.is_leader:
             self._lead()
         else:
@@ -139,9 +120,8 @@ class Leadership:
             self._is_leading.set()
         if self._expiry is not None:
             self._expiry.cancel()
-        expires_at = self._tenure.expires_at()
-        assert expires_at is not None
-        self._expiry = self._loop.call_at(expires_at, self._lose)
+        assert self._tenure.expires_at is not None
+        self._expiry = self._loop.call_at(self._tenure.expires_at, self._lose)
 
     def _lose(self) -> None:
         if self._expiry is not None:

@@ -15,6 +15,7 @@ import hmac
 import struct
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from enum import Enum
 from hashlib import sha256
 from itertools import islice
@@ -145,13 +146,13 @@ class ReplayGuard:
         return Verdict.TAKEN if is_new else Verdict.REPLAYED
 
 
-_encode_datagram = msgspec.msgpack.encode
 _datagram_decoder: Final = msgspec.msgpack.Decoder(Notice)
+_request_decoder: Final = msgspec.json.Decoder(Notice)
 
 
 def pack_datagram(stamp: Stamp, notice: Notice, signer: NoticeSigner) -> bytes:
     """Return a notice as one datagram; `split_notices` makes notices that fit."""
-    content = _encode_datagram(notice)
+    content = msgspec.msgpack.encode(notice)
     return _STAMP.pack(VERSION, *stamp) + signer.mac(stamp, content) + content
 
 
@@ -164,12 +165,18 @@ def unpack_datagram(data: bytes) -> Sealed | None:
     return Sealed(stamp, data[_STAMP.size : _HEAD_BYTES], data[_HEAD_BYTES:])
 
 
-def read_datagram(sealed: Sealed) -> Notice | None:
+def read_datagram(content: bytes) -> Notice | None:
     """Read the content of a datagram; None when it is not a notice."""
-    try:
-        return _datagram_decoder.decode(sealed.content)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return None
+    with suppress(msgspec.DecodeError, UnicodeDecodeError):
+        return _datagram_decoder.decode(content)
+    return None
+
+
+def read_request(content: bytes) -> Notice | None:
+    """Read the body of a request; None when it is not a notice."""
+    with suppress(msgspec.DecodeError, UnicodeDecodeError):
+        return _request_decoder.decode(content)
+    return None
 
 
 def split_notices(

@@ -19,11 +19,11 @@ import secrets
 import socket
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from itertools import count
 from typing import Any, Final, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from skep.broker.cluster.notices import (
     CHANGES_PER_DATAGRAM,
@@ -40,19 +40,19 @@ from skep.broker.cluster.notices import (
     pack_datagram,
     parse_stamp,
     read_datagram,
+    read_request,
     spell_stamp,
     split_notices,
     unpack_datagram,
 )
-from skep.broker.cluster.requests import PeerRequests
+from skep.broker.cluster.requests import PeerRequests, RequestPeer
+from skep.broker.polling_loop import end_task
 from skep.settings.peers import PeerAddresses
 
 _log = logging.getLogger(__name__)
 
 LOOKUP_PAUSE_S: Final = 30.0
 LOOKUP_RETRY_S: Final = 2.0
-
-_notice_decoder: Final = msgspec.json.Decoder(Notice)
 
 Address: TypeAlias = tuple[Any, ...]
 """What the socket library calls an address: host, port, and more for IPv6."""
@@ -101,10 +101,7 @@ class PeerDatagrams(asyncio.DatagramProtocol):
 
     async def stop(self) -> None:
         """Stop sending and receiving."""
-        if self._lookup is not None:
-            self._lookup.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._lookup
+        await end_task(self._lookup)
         if self._transport is not None:
             self._transport.close()
         for sender in self._senders.values():
@@ -157,16 +154,6 @@ class PeerDatagrams(asyncio.DatagramProtocol):
                 found.update({(int(family), address): None for family, *_, address in entries})
         self._addresses = list(found)
         return is_complete
-
-
-class RequestPeer(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
-    """The requests to one peer."""
-
-    url: str
-    sent: int
-    failed: int
-    hints_dropped: int
-    last_error: str | None
 
 
 class PeerStats(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
@@ -258,13 +245,12 @@ class Peers:
 
     def take_request(self, stamp: str | None, content: bytes) -> Verdict:
         """Judge a notice that came by HTTP, and pass it on if it is accepted."""
-        if stamp is None:
-            verdict, notice = Verdict.UNSIGNED, None
-            if not self._secret:
-                verdict, notice = self._read_request(content)
-        else:
-            verdict, notice = self._judge_request(parse_stamp(stamp, content), content)
-        return self._close(verdict, notice)
+        if stamp is not None:
+            return self._take(parse_stamp(stamp, content), self._request_signer, read_request)
+        if self._secret:
+            return self._close(Verdict.UNSIGNED, None)
+        notice = read_request(content)
+        return self._close(Verdict.TAKEN if notice else Verdict.GARBAGE, notice)
 
     def stats(self) -> PeerStats:
         """Return what was sent and received so far."""
@@ -274,16 +260,7 @@ class Peers:
             datagram_hosts=sorted(self._datagrams.hosts),
             datagrams_sent=self._datagrams.sent_count,
             datagrams_failed=self._datagrams.failed_count,
-            request_peers=[
-                RequestPeer(
-                    url=peer.url,
-                    sent=peer.sent_count,
-                    failed=peer.failed_count,
-                    hints_dropped=peer.dropped_count,
-                    last_error=peer.last_error,
-                )
-                for peer in self._requests
-            ],
+            request_peers=[replace(peer.stats) for peer in self._requests],
             heard={verdict.value: self._heard[verdict] for verdict in Verdict},
             changes_withheld=self._withheld,
         )
@@ -311,29 +288,19 @@ class Peers:
 
     def _hear_datagram(self, data: bytes, host: str) -> None:
         sealed = unpack_datagram(data)
-        if sealed is None:
-            self._close(Verdict.GARBAGE, None)
-        elif not self._secret and host not in self._datagrams.hosts:
+        if sealed is not None and not self._secret and host not in self._datagrams.hosts:
             self._close(Verdict.UNSIGNED, None)
         else:
-            verdict = self._judge(sealed, self._datagram_signer)
-            notice = read_datagram(sealed) if verdict is Verdict.TAKEN else None
-            is_garbage = verdict is Verdict.TAKEN and notice is None
-            self._close(Verdict.GARBAGE if is_garbage else verdict, notice)
+            self._take(sealed, self._datagram_signer, read_datagram)
 
-    def _judge_request(
-        self, sealed: Sealed | None, content: bytes
-    ) -> tuple[Verdict, Notice | None]:
-        if sealed is None:
-            return Verdict.GARBAGE, None
-        verdict = self._judge(sealed, self._request_signer)
-        return self._read_request(content) if verdict is Verdict.TAKEN else (verdict, None)
-
-    def _read_request(self, content: bytes) -> tuple[Verdict, Notice | None]:
-        try:
-            return Verdict.TAKEN, _notice_decoder.decode(content)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            return Verdict.GARBAGE, None
+    def _take(
+        self, sealed: Sealed | None, signer: NoticeSigner, read: Callable[[bytes], Notice | None]
+    ) -> Verdict:
+        verdict = self._judge(sealed, signer) if sealed else Verdict.GARBAGE
+        if sealed is None or verdict is not Verdict.TAKEN:
+            return self._close(verdict, None)
+        notice = read(sealed.content)
+        return self._close(Verdict.TAKEN if notice else Verdict.GARBAGE, notice)
 
     def _judge(self, sealed: Sealed, signer: NoticeSigner) -> Verdict:
         # The MAC first: nothing of a forged notice may touch what the guard remembers.

@@ -8,26 +8,26 @@ decides which process leads, the settings decide which peers get notices.
 import asyncio
 import logging
 from collections.abc import Callable
-from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
 from typing import Final, Literal
 from uuid import UUID, uuid4
 
 import msgspec
+from msgspec.structs import astuple
 
 from skep.broker.cluster.notices import Verdict
 from skep.broker.cluster.peers import Peers, PeerStats
+from skep.broker.paging import from_row
+from skep.broker.polling_loop import end_task, repeat
+from skep.broker.queues.lifecycle import find_queue
 from skep.broker.timestamps import wire_time
+from skep.db.access.functions import Functions
 from skep.db.access.slots import Caller
-from skep.model.errors import BadRequest, ForgedNotice, NotFound, SkepError
+from skep.model.errors import BadRequest, ForgedNotice, SkepError
 from skep.model.limits import POP_PARTITIONS_MAX
-from skep.model.names import check_name
 
 _log = logging.getLogger(__name__)
-
-FIND_CALL: Final = "select id from skep.find_queues($1, null)"
-REPORT_CALL: Final = "select skep.report_instance($1, $2, $3, $4, $5)"
-FORGET_CALL: Final = "select skep.forget_instance($1)"
-LIST_CALL: Final = "select * from skep.list_instances($1)"
 
 REPORT_S: Final = 5.0
 MISSING_S: Final = 3 * REPORT_S
@@ -62,7 +62,7 @@ class Instances:
 
     def __init__(self, caller: Caller, own: OwnInstance | None) -> None:
         """Take what to report; None in all processes but the first."""
-        self._caller: Final = caller
+        self._sql: Final = Functions(caller)
         self._own: Final = own
         self._id: Final[UUID] = uuid4()
         self._reporting: asyncio.Task[None] | None = None
@@ -70,30 +70,29 @@ class Instances:
     def start(self) -> None:
         """Begin to report."""
         if self._own is not None:
-            self._reporting = asyncio.get_running_loop().create_task(self._report(self._own))
+            report = partial(self._sql.rows, "report_instance", self._id, *astuple(self._own))
+            reporting = repeat(report, "report this instance", pause_s=REPORT_S)
+            self._reporting = asyncio.get_running_loop().create_task(reporting)
 
     async def stop(self) -> None:
         """Remove this instance from the list."""
         if self._reporting is None:
             return
-        self._reporting.cancel()
-        with suppress(asyncio.CancelledError):
-            await self._reporting
+        await end_task(self._reporting)
         try:
             async with asyncio.timeout(FORGET_S):
-                await self._caller.call(FORGET_CALL, self._id)
+                await self._sql.rows("forget_instance", self._id)
         except (SkepError, TimeoutError) as error:
             _log.debug("could not remove this instance from the list: %s", error)
 
     async def listed(self) -> list[Instance]:
         """Return the instances that reported lately, the latest first."""
-        rows = await self._caller.call(LIST_CALL, INSTANCES_MAX)
+        rows = await self._sql.rows("list_instances", INSTANCES_MAX)
         return [
-            Instance(
+            from_row(
+                Instance,
+                row,
                 id=str(row["id"]),
-                host=row["host"],
-                port=row["port"],
-                version=row["version"],
                 workers=row["worker_count"],
                 started_at=wire_time(row["started_at"]).decode(),
                 state="alive" if row["silent_s"] < MISSING_S else "missing",
@@ -101,15 +100,6 @@ class Instances:
             )
             for row in rows
         ]
-
-    async def _report(self, own: OwnInstance) -> None:
-        arguments = (self._id, own.host, own.port, own.version, own.worker_count)
-        while True:
-            try:
-                await self._caller.call(REPORT_CALL, *arguments)
-            except SkepError as error:
-                _log.debug("could not report this instance: %s", error)
-            await asyncio.sleep(REPORT_S)
 
 
 class ClusterReport(msgspec.Struct, rename="camel", frozen=True, kw_only=True, omit_defaults=True):
@@ -123,55 +113,35 @@ class ClusterReport(msgspec.Struct, rename="camel", frozen=True, kw_only=True, o
     instances: list[Instance]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Cluster:
     """The cluster as one process sees it."""
 
-    def __init__(
-        self,
-        caller: Caller,
-        peers: Peers,
-        instances: Instances,
-        wake: Callable[[int, int], None],
-        *,
-        worker_id: int,
-    ) -> None:
-        self._caller: Final = caller
-        self._peers: Final = peers
-        self._instances: Final = instances
-        self._wake: Final = wake
-        self._worker_id: Final = worker_id
+    caller: Caller
+    peers: Peers
+    instances: Instances
+    wake: Callable[[int, int], None]
+    worker_id: int
 
     async def report(self) -> ClusterReport:
         """Return what was sent and received so far, and which instances there are."""
-        is_enabled = self._peers.is_enabled
+        is_enabled = self.peers.is_enabled
         return ClusterReport(
             enabled=is_enabled,
             reason=None if is_enabled else "not_initialized",
-            worker_id=self._worker_id,
-            peers=self._peers.stats(),
-            instances=await self._instances.listed(),
+            worker_id=self.worker_id,
+            peers=self.peers.stats(),
+            instances=await self.instances.listed(),
         )
 
     def take_notice(self, stamp: str | None, content: bytes) -> None:
-        """Take a notice of another instance.
-
-        Raises:
-            ForgedNotice: It is not signed by one of ours, or came before.
-            BadRequest: It is not a notice.
-        """
-        verdict = self._peers.take_request(stamp, content)
+        """Take a notice of another instance."""
+        verdict = self.peers.take_request(stamp, content)
         if verdict is Verdict.GARBAGE:
             raise BadRequest("the body is not a notice of another instance")
         if verdict not in {Verdict.TAKEN, Verdict.OWN}:
             raise ForgedNotice(f"the notice was not taken: {verdict.value}")
 
     async def wake_queue(self, queue: str) -> None:
-        """Let the polls of this instance on a queue try again.
-
-        Raises:
-            NotFound: There is no such queue.
-        """
-        rows = await self._caller.call(FIND_CALL, [check_name("queue", queue)])
-        if not rows:
-            raise NotFound("Queue not found")
-        self._wake(rows[0][0], POP_PARTITIONS_MAX)
+        """Let the polls of this instance on a queue try again."""
+        self.wake(await find_queue(self.caller, queue), POP_PARTITIONS_MAX)

@@ -10,11 +10,14 @@ import asyncio
 import logging
 import ssl
 from collections.abc import Callable, Iterable
-from contextlib import suppress
+from functools import cache
 from typing import Final
 from urllib.parse import urlsplit
 
+import msgspec
+
 from skep.broker.cluster.notices import Change, Notice, split_notices
+from skep.broker.polling_loop import end_task
 
 _log = logging.getLogger(__name__)
 
@@ -35,6 +38,16 @@ Sign = Callable[[Notice], tuple[bytes, str]]
 """Returns a notice as the body of a request, and the stamp that goes into its header."""
 
 
+class RequestPeer(msgspec.Struct, rename="camel", kw_only=True):
+    """The requests to one peer."""
+
+    url: str
+    sent: int
+    failed: int
+    hints_dropped: int
+    last_error: str | None
+
+
 class PeerFailed(Exception):
     """A peer did not accept a notice."""
 
@@ -43,12 +56,7 @@ class PeerRequests:
     """The requests to one peer."""
 
     def __init__(self, url: str, sign: Sign) -> None:
-        self.url: Final = url
-        self.sent_count = 0
-        self.failed_count = 0
-        self.dropped_count = 0
-        """Hints that were given up."""
-        self.last_error: str | None = None
+        self.stats: Final = RequestPeer(url=url, sent=0, failed=0, hints_dropped=0, last_error=None)
         self._sign: Final = sign
         self._wake: dict[int, int] = {}
         self._changed: dict[Change, None] = {}
@@ -64,16 +72,13 @@ class PeerRequests:
             if queue_id in self._wake or len(self._wake) < WAKES_KEPT_MAX:
                 self._wake[queue_id] = self._wake.get(queue_id, 0) + partition_count
             else:
-                self.dropped_count += 1
+                self.stats.hints_dropped += 1
         if self._teller is None and (self._wake or self._changed):
             self._teller = asyncio.get_running_loop().create_task(self._tell_until_done())
 
     async def stop(self) -> None:
         """Give up what is not sent yet."""
-        if self._teller is not None:
-            self._teller.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._teller
+        await end_task(self._teller)
 
     async def _tell_until_done(self) -> None:
         try:
@@ -95,24 +100,35 @@ class PeerRequests:
         body, stamp = self._sign(notice)
         try:
             async with asyncio.timeout(REQUEST_S):
-                await _post(self.url + NOTIFY_PATH, body, stamp)
+                await _post(self.stats.url + NOTIFY_PATH, body, stamp)
         except (OSError, EOFError, PeerFailed, asyncio.LimitOverrunError) as error:
             self._failed(notice, error)
             return
         if self._failures:
-            _log.info("peer %s is reachable again", self.url)
+            _log.info("peer %s is reachable again", self.stats.url)
         self._failures = 0
-        self.sent_count += 1
+        self.stats.sent += 1
 
     def _failed(self, notice: Notice, error: Exception) -> None:
-        self.failed_count += 1
-        self.dropped_count += len(notice.wake)
+        self.stats.failed += 1
+        self.stats.hints_dropped += len(notice.wake)
         self._failures = min(self._failures + 1, 16)
-        self.last_error = str(error) or type(error).__name__
+        self.stats.last_error = str(error) or type(error).__name__
         # The order of changes does not matter.
         self._changed.update(dict.fromkeys(notice.changed))
         if self._failures == 1:
-            _log.warning("could not send a notice to peer %s: %s", self.url, self.last_error)
+            _log.warning(
+                "could not send a notice to peer %s: %s", self.stats.url, self.stats.last_error
+            )
+
+
+@cache
+def trusted_certificates() -> ssl.SSLContext:
+    """Return what a peer's certificate is checked with: the system's, read once per process.
+
+    Reading takes up to 100 ms, so it is done beside the event loop.
+    """
+    return ssl.create_default_context()
 
 
 async def _post(url: str, body: bytes, stamp: str) -> None:
@@ -127,7 +143,7 @@ async def _post(url: str, body: bytes, stamp: str) -> None:
     reader, writer = await asyncio.open_connection(
         parts.hostname,
         parts.port or (443 if is_secure else 80),
-        ssl=ssl.create_default_context() if is_secure else None,
+        ssl=await asyncio.to_thread(trusted_certificates) if is_secure else None,
         limit=STATUS_LINE_BYTES_MAX,
     )
     try:

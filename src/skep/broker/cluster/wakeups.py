@@ -17,7 +17,9 @@ import asyncio
 import logging
 import socket
 import struct
+from collections import defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from hashlib import sha256
 from hmac import compare_digest
 from typing import Final, Protocol
@@ -42,36 +44,33 @@ class Announcer(Protocol):
         ...
 
 
+@dataclass(eq=False, kw_only=True)
 class Wakeups(asyncio.DatagramProtocol):
-    """Wake-ups of one process: to its own parked polls at once, to its peers by datagram."""
+    """Wake-ups of one process: to its own parked polls at once, to its peers by datagram.
 
-    def __init__(
-        self,
-        *,
-        wake: Callable[[int, int], None],
-        own_socket: socket.socket | None,
-        peer_ports: Sequence[int],
-        token: bytes,
-        beyond: Callable[[Sequence[tuple[int, int]]], None] | None = None,
-        hear_changes: Callable[[Sequence[Change]], None] = lambda _: None,
-    ) -> None:
-        self._wake: Final = wake
-        self._socket: Final = own_socket
-        self._peers: Final = [("127.0.0.1", port) for port in peer_ports]
-        self._token: Final = token
-        self._change_token: Final = sha256(token + b"changes").digest()
-        self._beyond: Final = beyond
-        self._hear_changes: Final = hear_changes
-        self._pending: dict[int, int] = {}
-        self._pending_beyond: dict[int, int] = {}
+    `wake` leads to `LongPolls.wake`.
+    """
+
+    wake: Callable[[int, int], None]
+    own_socket: socket.socket | None
+    peer_ports: Sequence[int]
+    token: bytes
+    beyond: Callable[[Sequence[tuple[int, int]]], None] | None = None
+    hear_changes: Callable[[Sequence[Change]], None] = lambda _: None
+
+    def __post_init__(self) -> None:
+        self._peers = [("127.0.0.1", port) for port in self.peer_ports]
+        self._change_token = sha256(self.token + b"changes").digest()
+        self._pending: defaultdict[int, int] = defaultdict(int)
+        self._pending_beyond: defaultdict[int, int] = defaultdict(int)
         self._transport: asyncio.DatagramTransport | None = None
-        self._loop: Final = asyncio.get_running_loop()
+        self._loop = asyncio.get_running_loop()
 
     async def start(self) -> None:
         """Begin to receive from peers."""
-        if self._socket is not None:
+        if self.own_socket is not None:
             transport, _ = await self._loop.create_datagram_endpoint(
-                lambda: self, sock=self._socket
+                lambda: self, sock=self.own_socket
             )
             self._transport = transport
 
@@ -84,20 +83,19 @@ class Wakeups(asyncio.DatagramProtocol):
     def announce(self, queue_id: int, partition_count: int) -> None:
         """Wake this process's polls now, and all others at the end of this turn of the loop."""
         self.pass_on(queue_id, partition_count)
-        if self._beyond is not None:
+        if self.beyond is not None:
             if not self._pending_beyond:
                 self._loop.call_soon(self._tell_beyond)
-            known = self._pending_beyond.get(queue_id, 0)
-            self._pending_beyond[queue_id] = known + partition_count
+            self._pending_beyond[queue_id] += partition_count
 
     def pass_on(self, queue_id: int, partition_count: int) -> None:
         """Wake the polls of this instance only, for another instance."""
-        self._wake(queue_id, partition_count)
+        self.wake(queue_id, partition_count)
         if not self._peers:
             return
         if not self._pending:
             self._loop.call_soon(self._tell_peers)
-        self._pending[queue_id] = self._pending.get(queue_id, 0) + partition_count
+        self._pending[queue_id] += partition_count
 
     def tell_changes(self, changed: Sequence[Change]) -> None:
         """Tell the other processes of this instance to read this again."""
@@ -111,30 +109,30 @@ class Wakeups(asyncio.DatagramProtocol):
         """Wake the queues that a peer's datagram names, or pass on its changes."""
         del addr
         if data.startswith(self._change_token):
-            self._hear_changes(_changes_decoder.decode(data[len(self._change_token) :]))
+            self.hear_changes(_changes_decoder.decode(data[len(self._change_token) :]))
             return
-        size = len(self._token)
-        if not compare_digest(data[:size], self._token) or (len(data) - size) % _PAIR.size:
+        size = len(self.token)
+        if not compare_digest(data[:size], self.token) or (len(data) - size) % _PAIR.size:
             return
         for queue_id, partition_count in _PAIR.iter_unpack(data[size:]):
-            self._wake(queue_id, partition_count)
+            self.wake(queue_id, partition_count)
 
     def error_received(self, exc: Exception) -> None:
         """Log that a peer is not there; it is being restarted."""
         _log.debug("a wake-up could not be delivered: %s", exc)
 
     def _tell_beyond(self) -> None:
-        pairs, self._pending_beyond = list(self._pending_beyond.items()), {}
-        if self._beyond is not None and self._transport is not None:
-            self._beyond(pairs)
+        pairs, self._pending_beyond = list(self._pending_beyond.items()), defaultdict(int)
+        if self.beyond is not None and self._transport is not None:
+            self.beyond(pairs)
 
     def _tell_peers(self) -> None:
-        pairs, self._pending = list(self._pending.items()), {}
+        pairs, self._pending = list(self._pending.items()), defaultdict(int)
         if self._transport is None:
             return
         for start in range(0, len(pairs), PAIRS_PER_DATAGRAM_MAX):
             part = pairs[start : start + PAIRS_PER_DATAGRAM_MAX]
-            datagram = self._token + b"".join(
+            datagram = self.token + b"".join(
                 _PAIR.pack(queue_id, min(partition_count, 0xFFFF_FFFF))
                 for queue_id, partition_count in part
             )

@@ -1,40 +1,50 @@
-"""Dead letters: show, delete, or redrive one by one what groups gave up on.
+"""Dead letters: show, delete, or redrive what groups gave up on.
 
 A dead letter belongs to one group: deleting it touches neither the message nor the letters of other
 groups. All groups of a queue see what is redriven into it; choose another target queue where that
 is not wanted.
+
+A redriven message is pushed under the transaction id `dlq:<id of the letter>`, and the letter is
+deleted in the same transaction. So it happens once, however often it is requested. Headers, trace
+id and producer stay; an encrypted message stays encrypted, and any message is encrypted if its new
+queue requires it.
 """
 
+from collections import ChainMap
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 import msgspec
+import xxhash
+from msgspec.structs import asdict
 
-from skep.broker.dead_letters.moves import (
-    Letter,
-    Moved,
-    Mover,
-    Target,
-    partition_of,
-    transaction_id_of,
+from skep.broker.cluster.wakeups import Announcer
+from skep.broker.messages.stored_message import (
+    Envelope,
+    SealEnvelope,
+    is_encrypted,
+    leave_as_it_is,
+    read_envelope,
+    read_head,
+    refuse_to_seal,
+    with_transaction_id,
 )
-from skep.broker.messages.stored_message import Envelope, leave_as_it_is, read_envelope, read_head
-from skep.broker.paging import Page
+from skep.broker.paging import Page, from_row
 from skep.broker.timestamps import in_utc
 from skep.db.access.errors import NotExecuted
-from skep.db.access.slots import Caller
+from skep.db.access.functions import Functions
 from skep.model.encryption import OpenEnvelope
 from skep.model.errors import BadRequest, NotFound, SkepError
 from skep.model.ids import message_id, partition_uuid
-
-LIST_CALL: Final = "select * from skep.list_dead_letters($1, $2, $3, $4, $5, $6, $7, $8, $9)"
-COUNT_CALL: Final = "select skep.count_dead_letters($1, $2, $3, $4, $5, $6, $7, $8)"
-DELETE_CALL: Final = "select skep.delete_dead_letters($1, $2, $3, $4, $5, $6, $7, $8)"
-DESCRIBE_CALL: Final = "select * from skep.describe_letter($1)"
-OF_MESSAGE_CALL: Final = "select * from skep.letters_of_message($1, $2, $3)"
+from skep.model.names import check_name
+from skep.model.wire import DEFAULT_PARTITION
 
 COUNT_MAX: Final = 10_000
 """Totals of lists are exact up to here. Counting on would cost more than the page itself."""
+
+ENCRYPTED_CALL: Final = "select name from skep.queue where encryption_enabled and name = any($1)"
 
 DELETE_BATCH: Final = 1_000
 REPLAY_TRIES: Final = 3
@@ -65,11 +75,7 @@ class LetterFilter(
     ids: tuple[int, ...] | None = None
 
     def arguments(self) -> tuple[object, ...]:
-        """Return the first arguments of every function that takes a filter.
-
-        Raises:
-            BadRequest: A partition is named, but not its queue.
-        """
+        """Return the first arguments of every function that takes a filter."""
         if self.partition is not None and self.queue is None:
             raise BadRequest("partition requires queue: many queues have partitions of one name")
         return (
@@ -145,23 +151,71 @@ class Replayed(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     partition: str
 
 
-class DeadLetters:
-    """Lists, deletes and redrives dead letters."""
+class Target(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Where to redrive to. None: the queue, or the partition, that the message came from."""
 
-    def __init__(
-        self, caller: Caller, mover: Mover, *, open_envelope: OpenEnvelope = leave_as_it_is
-    ) -> None:
-        self._caller: Final = caller
-        self._mover: Final = mover
-        self._open: Final = open_envelope
+    queue: str | None = None
+    partition: str | None = None
+
+    def check(self) -> None:
+        """Make sure that the names can be used."""
+        for kind, name in (("queue", self.queue), ("partition", self.partition)):
+            if name is not None:
+                check_name(kind, name)
+
+
+class Letter(msgspec.Struct, frozen=True):
+    """A dead letter to redrive: where its message was, and the message."""
+
+    id: int
+    queue: str
+    partition: str | None
+    envelope: bytes
+
+    @classmethod
+    def of(cls, row: Any) -> "Letter":
+        """Make it of a row of the database."""
+        return cls(row["id"], row["queue_name"], row["partition_name"], row["envelope"].encode())
+
+
+class Batch(NamedTuple):
+    """The part of a redrive job that a move is."""
+
+    job_id: str
+    owner: str
+    position: int
+
+
+class Moved(msgspec.Struct, frozen=True):
+    """What became of a letter: moved, duplicate or gone."""
+
+    letter_id: int
+    result: str
+    queue_id: int | None
+    partition_id: int | None
+    offset: int | None
+
+
+_Shape = TypeVar("_Shape", bound=DeadLetter)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DeadLetters:
+    """Lists, deletes and redrives dead letters; one that is gone raises `LetterGone`."""
+
+    sql: Functions
+    announcer: Announcer
+    hash_seed: int
+    open_envelope: OpenEnvelope = leave_as_it_is
+    seal_envelope: SealEnvelope = refuse_to_seal
 
     async def list_letters(self, chosen: LetterFilter, limit: int, offset: int) -> DeadLetterPage:
         """Return a page of the letters chosen, and how many there are."""
         arguments = chosen.arguments()
-        rows = await self._caller.call(LIST_CALL, *arguments, limit, offset)
+        rows = await self.sql.rows("list_dead_letters", *arguments, limit, offset)
         total, is_estimate = await self.count(chosen, COUNT_MAX)
         return DeadLetterPage(
-            messages=[DeadLetter(**self._members(row)) for row in rows],
+            messages=[self._shown(DeadLetter, row) for row in rows],
             total=total,
             total_is_estimate=is_estimate,
             pagination=Page(limit, offset),
@@ -169,21 +223,17 @@ class DeadLetters:
 
     async def count(self, chosen: LetterFilter, bound: int) -> tuple[int, bool]:
         """Return how many letters are chosen, up to a bound, and whether there are more."""
-        ((counted,),) = await self._caller.call(COUNT_CALL, *chosen.arguments(), bound)
+        counted = await self.sql.value("count_dead_letters", *chosen.arguments(), bound)
         return min(counted, bound), counted > bound
 
     async def describe(self, letter_id: int) -> DescribedLetter:
-        """Return one letter, or the record of its redrive.
-
-        Raises:
-            LetterGone: There is none.
-        """
+        """Return one letter, or the record of its redrive."""
         row = await self._find(letter_id)
         is_redriven = row["redriven_at"] is not None
-        return DescribedLetter(
-            **self._members(row),
+        return self._shown(
+            DescribedLetter,
+            row,
             state="redriven" if is_redriven else "dead",
-            redriven_at=row["redriven_at"],
             redriven_to=message_id(row["to_partition_id"], row["to_offset"])
             if is_redriven
             else None,
@@ -194,27 +244,18 @@ class DeadLetters:
         arguments = chosen.arguments()
         total = 0
         while True:
-            ((count,),) = await self._caller.call(DELETE_CALL, *arguments, DELETE_BATCH)
+            count = await self.sql.value("delete_dead_letters", *arguments, DELETE_BATCH)
             total += count
             if count < DELETE_BATCH:
                 return total
 
     async def delete_one(self, letter_id: int) -> None:
-        """Delete one letter.
-
-        Raises:
-            LetterGone: There is none.
-        """
+        """Delete one letter."""
         if not await self.delete(LetterFilter(ids=(letter_id,))):
             raise LetterGone(f"dead letter {letter_id} is gone")
 
     async def replay(self, letter_id: int, target: Target) -> Replayed:
-        """Redrive one letter.
-
-        Raises:
-            LetterGone: There is none; the message says what became of it if it was redriven.
-            BadRequest: The target cannot be used.
-        """
+        """Redrive one letter."""
         target.check()
         for attempt in range(REPLAY_TRIES):
             row = await self._find(letter_id)
@@ -223,53 +264,93 @@ class DeadLetters:
                 raise LetterGone(f"dead letter {letter_id} is gone: redriven as {became}")
             if row["queue_name"] is None:
                 raise LetterGone(f"dead letter {letter_id} is gone: its queue was deleted")
-            letter = Letter(
-                row["id"], row["queue_name"], row["partition_name"], row["envelope"].encode()
-            )
+            letter = Letter.of(row)
             try:
-                (moved,) = await self._mover.move([letter], target)
+                (moved,) = await self.move([letter], target)
             except NotExecuted:
                 if attempt == REPLAY_TRIES - 1:
                     raise
                 continue
             if moved.partition_id is not None and moved.offset is not None:
-                return _replayed(row, moved, partition_of(letter, target))
+                queue, partition = partition_of(letter, target)
+                return Replayed(
+                    result="moved" if moved.result == "moved" else "duplicate",
+                    dlq_id=letter_id,
+                    replayed_as=message_id(moved.partition_id, moved.offset),
+                    transaction_id=transaction_id_of(letter_id),
+                    original_transaction_id=row["transaction_id"],
+                    consumer_group=row["group_name"],
+                    queue=queue,
+                    partition=partition,
+                )
         raise LetterGone(f"dead letter {letter_id} is gone")
 
-    async def find_of_message(
-        self, partition_id: int, offset: int, group: str | None
-    ) -> int | None:
-        """Return the newest letter of a message, or None."""
-        rows = await self._caller.call(OF_MESSAGE_CALL, partition_id, offset, group)
-        return rows[0]["id"] if rows else None
+    async def move(
+        self, letters: Sequence[Letter], target: Target, batch: Batch | None = None
+    ) -> list[Moved]:
+        """Move letters to the target, all in one transaction, and return what became of each.
+
+        Nothing is returned when the batch belongs to a job that does not run. `NotExecuted` means
+        that a letter vanished meanwhile, and nothing was moved.
+        """
+        keys = [partition_of(letter, target) for letter in letters]
+        wanted = zip(*sorted(set(keys)), strict=True)
+        found = await self.sql.rows("provision_partitions", *map(list, wanted))
+        partitions = {
+            (row["queue_name"], row["partition_name"]): row["partition_id"] for row in found
+        }
+        queues = sorted({queue for queue, _ in keys})
+        encrypted = {row["name"] for row in await self.sql.call(ENCRYPTED_CALL, queues)}
+        names = [transaction_id_of(letter.id) for letter in letters]
+        rows = await self.sql.rows(
+            "redrive_letters",
+            [letter.id for letter in letters],
+            [partitions[key] for key in keys],
+            [xxhash.xxh3_128_digest(name.encode(), self.hash_seed) for name in names],
+            [
+                self._rename(letter.envelope, name, is_secret=queue in encrypted)
+                for letter, name, (queue, _) in zip(letters, names, keys, strict=True)
+            ],
+            *(batch or (None, None, None)),
+        )
+        moved = [Moved(*row) for row in rows]
+        self._announce(moved)
+        return moved
+
+    def _rename(self, envelope: bytes, transaction_id: str, *, is_secret: bool) -> bytes:
+        """Give a message its new transaction id; what was encrypted stays so, wherever it goes."""
+        renamed = with_transaction_id(self.open_envelope(envelope), transaction_id)
+        return self.seal_envelope(renamed) if is_secret or is_encrypted(envelope) else renamed
+
+    def _announce(self, moved: Sequence[Moved]) -> None:
+        by_queue: dict[int, set[int | None]] = {}
+        for each in moved:
+            if each.result == "moved" and each.queue_id is not None:
+                by_queue.setdefault(each.queue_id, set()).add(each.partition_id)
+        for queue_id, partitions in by_queue.items():
+            self.announcer.announce(queue_id, len(partitions))
 
     async def _find(self, letter_id: int) -> Any:
-        rows = await self._caller.call(DESCRIBE_CALL, letter_id)
-        if not rows:
-            raise LetterGone(f"dead letter {letter_id} is gone")
-        return rows[0]
+        missing = LetterGone(f"dead letter {letter_id} is gone")
+        return await self.sql.row("describe_letter", letter_id, missing=missing)
 
-    def _members(self, row: Any) -> dict[str, Any]:
+    def _shown(self, shape: type[_Shape], row: Any, **members: Any) -> _Shape:
         content, payload_error = self._content(row["envelope"])
-        return {
-            "dlq_id": row["id"],
-            "id": message_id(row["partition_id"], row["message_offset"]),
-            "transaction_id": row["transaction_id"],
-            "partition_id": partition_uuid(row["partition_id"]),
-            "queue": row["queue_name"],
-            "partition": row["partition_name"],
-            "consumer_group": row["group_name"],
-            "error_message": row["error"],
-            "retry_count": row["failures"],
-            "attempts": row["failures"],
-            "data": content.data,
-            "payload_error": payload_error,
-            "headers": content.headers,
-            "trace_id": content.trace_id,
-            "producer_sub": content.producer_sub,
-            "created_at": row["created_at"],
-            "failed_at": row["failed_at"],
-        }
+        return from_row(
+            shape,
+            ChainMap(row, asdict(content)),
+            dlq_id=row["id"],
+            id=message_id(row["partition_id"], row["message_offset"]),
+            partition_id=partition_uuid(row["partition_id"]),
+            queue=row["queue_name"],
+            partition=row["partition_name"],
+            consumer_group=row["group_name"],
+            error_message=row["error"],
+            retry_count=row["failures"],
+            attempts=row["failures"],
+            payload_error=payload_error,
+            **members,
+        )
 
     def _content(self, envelope: str | None) -> tuple[Envelope, str | None]:
         """Decode an envelope; one that cannot be decrypted shows its head and the reason."""
@@ -277,21 +358,17 @@ class DeadLetters:
             return Envelope(transaction_id=""), None
         sealed = envelope.encode()
         try:
-            return read_envelope(self._open(sealed)), None
+            return read_envelope(self.open_envelope(sealed)), None
         except SkepError as error:
             return read_head(sealed), error.message
 
 
-def _replayed(row: Any, moved: Moved, partition: tuple[str, str]) -> Replayed:
-    assert moved.partition_id is not None
-    assert moved.offset is not None
-    return Replayed(
-        result="moved" if moved.result == "moved" else "duplicate",
-        dlq_id=moved.letter_id,
-        replayed_as=message_id(moved.partition_id, moved.offset),
-        transaction_id=transaction_id_of(moved.letter_id),
-        original_transaction_id=row["transaction_id"],
-        consumer_group=row["group_name"],
-        queue=partition[0],
-        partition=partition[1],
-    )
+def transaction_id_of(letter_id: int) -> str:
+    """Return the transaction id of a redriven message, which makes repeating harmless."""
+    return f"dlq:{letter_id}"
+
+
+def partition_of(letter: Letter, target: Target) -> tuple[str, str]:
+    """Return the names of the queue and the partition that a letter goes to."""
+    partition = target.partition or letter.partition or DEFAULT_PARTITION
+    return target.queue or letter.queue, partition

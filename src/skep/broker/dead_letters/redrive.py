@@ -10,24 +10,19 @@ import asyncio
 import logging
 from collections.abc import Coroutine, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Literal
 from uuid import UUID, uuid4
 
 import msgspec
 
-from skep.broker.dead_letters.letters import DeadLetters, LetterFilter
-from skep.broker.dead_letters.moves import Batch, Letter, Mover, Target
+from skep.broker.dead_letters.letters import Batch, DeadLetters, Letter, LetterFilter, Target
 from skep.broker.paging import from_row
+from skep.broker.polling_loop import repeat
 from skep.db.access.errors import NotExecuted
-from skep.db.access.slots import Caller
+from skep.db.access.functions import Functions
 from skep.model.errors import NotFound, Refused, SkepError, Unavailable
-
-START_CALL: Final = "select skep.start_redrive($1, $2, $3, $4, $5, $6, $7)"
-NEXT_CALL: Final = "select * from skep.next_letters($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
-LIST_CALL: Final = "select * from skep.list_redrives($1, $2, $3)"
-FINISH_CALL: Final = "select skep.finish_redrive($1, $2, $3, $4)"
-TAKE_OVER_CALL: Final = "select * from skep.take_over_redrives($1, $2)"
 
 BATCH: Final = 500
 """Letters in one transaction: their partitions are held until it commits."""
@@ -67,22 +62,20 @@ class Redrive(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     finished_at: datetime | None
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Redrives:
     """The redrive jobs of one process, and what one can ask of all of them."""
 
-    def __init__(
-        self, caller: Caller, letters: DeadLetters, mover: Mover, *, batch: int = BATCH
-    ) -> None:
-        self._caller: Final = caller
-        self._letters: Final = letters
-        self._mover: Final = mover
-        self._batch: Final = batch
-        self._owner: Final = uuid4()
-        self._tasks: Final[set[asyncio.Task[None]]] = set()
+    sql: Functions
+    letters: DeadLetters
+    batch: int = BATCH
+    owner: UUID = field(default_factory=uuid4, init=False)
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set["asyncio.Task[None]"], init=False)
 
     def start(self) -> None:
         """Start to look for abandoned jobs."""
-        self._spawn(self._take_over_repeatedly())
+        what = "look for abandoned redrives"
+        self._spawn(repeat(self.take_over, what, pause_s=TAKE_OVER_INTERVAL_S))
 
     async def stop(self) -> None:
         """Leave the jobs to other processes; a batch in flight may still commit."""
@@ -99,52 +92,37 @@ class Redrives:
         limit: int | None = None,
         job_id: UUID | None = None,
     ) -> Redrive:
-        """Start a job and return it; with the id of a job that exists, return that one.
-
-        Raises:
-            BadRequest: The filter or the target cannot be used.
-        """
+        """Start a job and return it; with the id of a job that exists, return that one."""
         target.check()
-        total, is_estimate = await self._letters.count(chosen, COUNT_MAX)
+        total, is_estimate = await self.letters.count(chosen, COUNT_MAX)
         job_id = job_id or uuid4()
-        ((is_new,),) = await self._caller.call(
-            START_CALL,
+        is_new = await self.sql.value(
+            "start_redrive",
             job_id,
             msgspec.json.encode(chosen).decode(),
             msgspec.json.encode(target).decode(),
             limit,
             total if limit is None else min(total, limit),
             is_estimate and (limit is None or limit > total),
-            self._owner,
+            self.owner,
         )
         if is_new:
             self._spawn(self.work_off(job_id))
         return await self.describe(job_id)
 
     async def describe(self, job_id: UUID) -> Redrive:
-        """Return a job.
-
-        Raises:
-            NotFound: There is none.
-        """
-        rows = await self._caller.call(LIST_CALL, job_id, 1, 0)
-        if not rows:
-            raise NotFound(f"there is no redrive {job_id}")
-        return _redrive(rows[0])
+        """Return a job."""
+        missing = NotFound(f"there is no redrive {job_id}")
+        return _redrive(await self.sql.row("list_redrives", job_id, 1, 0, missing=missing))
 
     async def list_jobs(self, limit: int, offset: int) -> list[Redrive]:
         """Return jobs, the newest first."""
-        rows = await self._caller.call(LIST_CALL, None, limit, offset)
+        rows = await self.sql.rows("list_redrives", None, limit, offset)
         return [_redrive(row) for row in rows]
 
     async def cancel(self, job_id: UUID) -> Redrive:
-        """End a job after the batch it is at.
-
-        Raises:
-            NotFound: There is none.
-            Refused: It has ended already.
-        """
-        ((was_running,),) = await self._caller.call(FINISH_CALL, job_id, None, "cancelled", None)
+        """End a job after the batch it is at."""
+        was_running = await self.sql.value("finish_redrive", job_id, None, "cancelled", None)
         job = await self.describe(job_id)
         if not was_running and job.state != "cancelled":
             raise Refused(f"redrive {job_id} has ended already: {job.state}")
@@ -152,7 +130,7 @@ class Redrives:
 
     async def take_over(self) -> Sequence[UUID]:
         """Take over jobs without progress, and return them."""
-        rows = await self._caller.call(TAKE_OVER_CALL, self._owner, IDLE_S)
+        rows = await self.sql.rows("take_over_redrives", self.owner, IDLE_S)
         job_ids = [row["id"] for row in rows]
         for job_id in job_ids:
             self._spawn(self.work_off(job_id))
@@ -168,15 +146,7 @@ class Redrives:
         except SkepError as error:
             _log.warning("redrive %s failed: %s", job_id, error.message)
             with suppress(Unavailable):  # the next owner will fail it
-                await self._caller.call(FINISH_CALL, job_id, self._owner, "failed", error.message)
-
-    async def _take_over_repeatedly(self) -> None:
-        while True:
-            try:
-                await self.take_over()
-            except SkepError as error:
-                _log.debug("could not look for abandoned redrives: %s", error.message)
-            await asyncio.sleep(TAKE_OVER_INTERVAL_S)
+                await self.sql.rows("finish_redrive", job_id, self.owner, "failed", error.message)
 
     async def _move_batch(self, job_id: UUID) -> bool:
         """Move one batch; return whether there may be another."""
@@ -188,32 +158,29 @@ class Redrives:
         return await self._try_batch(job_id)
 
     async def _try_batch(self, job_id: UUID) -> bool:
-        rows = await self._caller.call(LIST_CALL, job_id, 1, 0)
-        if not rows or rows[0]["state"] != "running" or rows[0]["owner"] != self._owner:
+        rows = await self.sql.rows("list_redrives", job_id, 1, 0)
+        if not rows or rows[0]["state"] != "running" or rows[0]["owner"] != self.owner:
             return False
         job = rows[0]
         letters = await self._next_letters(job)
         if not letters:
-            await self._caller.call(FINISH_CALL, job_id, self._owner, "done", None)
+            await self.sql.rows("finish_redrive", job_id, self.owner, "done", None)
             return False
-        batch = Batch(str(job_id), str(self._owner), letters[-1].id)
-        moved = await self._mover.move(letters, _target_decoder.decode(job["target"]), batch)
+        batch = Batch(str(job_id), str(self.owner), letters[-1].id)
+        moved = await self.letters.move(letters, _target_decoder.decode(job["target"]), batch)
         return bool(moved)
 
     async def _next_letters(self, job: Any) -> list[Letter]:
-        size = self._batch
+        size = self.batch
         if job["letters_max"] is not None:
             size = min(size, job["letters_max"] - job["moved"] - job["duplicates"])
         if size <= 0:
             return []
         chosen = _filter_decoder.decode(job["filter"])
-        rows = await self._caller.call(
-            NEXT_CALL, *chosen.arguments(), job["position"], job["last_letter_id"], size
+        rows = await self.sql.rows(
+            "next_letters", *chosen.arguments(), job["position"], job["last_letter_id"], size
         )
-        return [
-            Letter(row["id"], row["queue_name"], row["partition_name"], row["envelope"].encode())
-            for row in rows
-        ]
+        return [Letter.of(row) for row in rows]
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

@@ -11,25 +11,30 @@ instead of prolonging it; otherwise a busy partition would never go to the datab
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
-from uuid import uuid4
 
 import msgspec
 
 from skep.broker.directory import Directory, Partition
 from skep.broker.failover.maintenance import Maintenance
 from skep.broker.failover.outage import Outage
-from skep.broker.push.pending_writes import Entry, PendingWrite, PushRequest
+from skep.broker.push.request import (
+    Entry,
+    PendingWrite,
+    PushRequest,
+    checked_transaction_id,
+    fail_item,
+    item_envelope,
+)
 from skep.broker.push.rules import QueueRules
 from skep.broker.scheduled.accept import Moment, parse_moment
 from skep.model.encryption import KeyRing, NoEncryptionKey
-from skep.model.envelopes import build_envelope, check_headers, checked_trace_id, end_of_life
-from skep.model.errors import InvalidPayload, SkepError, Unavailable
-from skep.model.limits import TRANSACTION_ID_CHARS_MAX
-from skep.model.names import check_name, refuse_transaction_id
+from skep.model.envelopes import checked_trace_id
+from skep.model.errors import BadRequest, InvalidPayload, SkepError, Unavailable
+from skep.model.names import check_name
 from skep.model.wire import DEFAULT_PARTITION, PushItem
-from skep.spill.board import Board
 from skep.spill.log import SpillLog
 from skep.spill.records import SpillRecord
 from skep.spill.writer import SpillWriter
@@ -103,13 +108,6 @@ class Diversion:
         return self._spill is not None
 
     @property
-    def board(self) -> Board:
-        """The numbers of the spill directory."""
-        if self._spill is None:
-            raise Unavailable
-        return self._spill.board
-
-    @property
     def is_needed(self) -> bool:
         """Whether some pushes may have to be kept on disk."""
         spill = self._spill
@@ -141,17 +139,24 @@ class Diversion:
         )
 
     def refuse_if_waiting(self, partition: tuple[str, str]) -> None:
-        """Refuse to push into a partition now, for callers that cannot be diverted.
-
-        Raises:
-            Unavailable: Maintenance is on, or records of the partition have to be stored first.
-        """
+        """Refuse to push into a partition now, for callers that cannot be diverted."""
         if not self.is_needed:
             return
         if self._maintenance.is_push_on:
             raise Unavailable("push maintenance is on; only plain pushes are kept")
         if self._spill is not None and self._spill.board.is_waiting(partition):
             raise Unavailable("messages of this partition that came first are still being stored")
+
+    def keeps(self, partition: tuple[str, str]) -> bool:
+        """Tell whether a push into a partition has to be kept on disk now."""
+        if not self.is_needed:
+            return False
+        spill = self._spill
+        return (
+            self._takes_all
+            or partition in self._held.partitions
+            or (spill is not None and spill.board.is_waiting(partition))
+        )
 
     def take(
         self,
@@ -162,14 +167,9 @@ class Diversion:
     ) -> list[int]:
         """Divert what has to be, and return the positions of the items that can go on.
 
-        Args:
-            request: What the items belong to.
-            items: All of its items.
-            producer: The authenticated sender, if known.
-            retry: Called instead when the request is held; None when it has been held already.
+        `retry` is called instead when the request is held; None when it has been held already.
 
         Raises:
-            BadRequest: The request as a whole is refused; nothing was diverted.
             SkepError: It cannot be kept now.
         """
         spill, positions = self._spill, range(len(items))
@@ -178,20 +178,13 @@ class Diversion:
             return []
         partitions = [(item.queue, item.partition or DEFAULT_PARTITION) for item in items]
         board, held = spill.board, self._held
-        waiting = {
-            position
-            for position, partition in enumerate(partitions)
-            if board.is_waiting(partition) or partition in held.partitions
-        }
+        waiting = {position for position, key in enumerate(partitions) if self.keeps(key)}
         if not waiting:
             return list(positions)
         if retry is not None and board.is_closing and held.item_count < HELD_ITEMS_MAX:
             held.add(partitions, retry)
             return []
-        # All are staged, so that one bad item refuses the request before anything is written.
-        stage = self._stager.stage_item
-        staged = [stage(request, each, items[each], producer) for each in positions]
-        self._keep([each for each in staged if each.position in waiting])
+        self.divert_items(request, items, sorted(waiting), producer)
         return [position for position in positions if position not in waiting]
 
     def divert_items(
@@ -201,13 +194,19 @@ class Diversion:
         positions: Sequence[int],
         producer: str | None,
     ) -> None:
-        """Keep the items at these positions, whether their partitions are known or not.
-
-        Raises:
-            SkepError: They cannot be kept.
-        """
-        stage = self._stager.stage_item
-        self._keep([stage(request, each, items[each], producer) for each in positions])
+        """Keep the items at these positions, whether their partitions are known or not."""
+        staged: list[_Staged] = []
+        refusals: dict[int, SkepError] = {}
+        for position in positions:
+            try:
+                stage = self._stager.stage_item(request, position, items[position], producer)
+            except BadRequest as error:
+                refusals[position] = error.with_traceback(None)
+            else:
+                staged.append(stage)
+        self._keep(staged)
+        for position, refusal in refusals.items():
+            fail_item(request, position, items[position], refusal)
 
     def divert_write(self, write: PendingWrite) -> None:
         """Keep what is left of a write whose call did not succeed."""
@@ -216,13 +215,13 @@ class Diversion:
             [stage(write.partition, entry, known_to=write.known_to) for entry in write.unanswered()]
         )
 
-    def divert_later(self, later: Sequence[tuple[Partition, Entry, Moment]]) -> None:
+    def divert_later(self, later: Sequence[tuple[Partition, Entry, Moment, int]]) -> None:
         """Keep items that could not be scheduled."""
         now, stage = self._now(), self._stager.stage_entry
         self._keep_or_fail(
             [
-                stage(partition, entry, deliver_at=moment.due_at(now))
-                for partition, entry, moment in later
+                stage(partition, entry, deliver_at=moment.due_at(now), nonce=nonce)
+                for partition, entry, moment, nonce in later
             ]
         )
 
@@ -281,6 +280,7 @@ class _Staged(NamedTuple):
         self.request.settle(self.position, b"%b,%b,%b" % (head, status, tail), error=error)
 
 
+@dataclass(frozen=True, slots=True)
 class _Stager:
     """Checks items and turns them into records, by the rules that are known of their queues.
 
@@ -288,39 +288,23 @@ class _Stager:
     be unknown or outdated while the database is away.
     """
 
-    def __init__(
-        self, directory: Directory, key_ring: KeyRing, now: Callable[[], datetime]
-    ) -> None:
-        self._directory: Final = directory
-        self._key_ring: Final = key_ring
-        self._now: Final = now
+    directory: Directory
+    key_ring: KeyRing
+    now: Callable[[], datetime]
 
     def stage_item(
         self, request: PushRequest, position: int, item: PushItem, producer: str | None
     ) -> _Staged:
-        """Stage an item as it was sent.
-
-        Raises:
-            BadRequest: It is not valid.
-        """
-        name = item.transaction_id = item.transaction_id or str(uuid4())
-        if len(name) > TRANSACTION_ID_CHARS_MAX or "\0" in name:
-            refuse_transaction_id(name)
+        """Stage an item as it was sent."""
+        name = item.transaction_id = checked_transaction_id(item)
         queue = check_name("queue", item.queue)
         partition = check_name("partition", item.partition or DEFAULT_PARTITION)
-        now = self._now()
+        now = self.now()
         moment = parse_moment(item.deliver_at, item.delay_seconds, now)
         deliver_at = None if moment is None else moment.due_at(now)
         trace_id = checked_trace_id(item.trace_id)
-        envelope = build_envelope(
-            name,
-            bytes(item.payload),
-            trace_id=trace_id,
-            producer=producer,
-            headers=check_headers(item.headers),
-            expires_at=end_of_life(item.ttl_seconds, max(now, deliver_at or now)),
-        )
-        known = self._directory.partitions.get((queue, partition))
+        envelope = item_envelope(item, name, trace_id, producer, max(now, deliver_at or now))
+        known = self.directory.partitions.get((queue, partition))
         sealed, refusal = self._enforce(known.rules if known else None, envelope)
         record = SpillRecord(queue, partition, sealed, _seconds(deliver_at))
         return _Staged(request, position, record, _encode(name), _encode(trace_id), refusal)
@@ -332,11 +316,12 @@ class _Stager:
         *,
         deliver_at: datetime | None = None,
         known_to: int | None = None,
+        nonce: int | None = None,
     ) -> _Staged:
         """Stage an item that was prepared for the database."""
         request, position, _, envelope, transaction_id, trace_id = entry
         sealed, refusal = self._enforce(partition.rules, envelope)
-        record = SpillRecord(*partition.key, sealed, _seconds(deliver_at), known_to)
+        record = SpillRecord(*partition.key, sealed, _seconds(deliver_at), known_to, nonce)
         return _Staged(request, position, record, transaction_id, trace_id, refusal)
 
     def _enforce(self, rules: QueueRules | None, envelope: bytes) -> tuple[bytes, SkepError | None]:
@@ -344,11 +329,11 @@ class _Stager:
         if rules is not None:
             if refusal := rules.refusal_of(envelope):
                 return b"", InvalidPayload(refusal)
-            if rules.is_encrypted and not self._key_ring.can_encrypt:
+            if rules.is_encrypted and not self.key_ring.can_encrypt:
                 return b"", NoEncryptionKey()
-        if self._key_ring.can_encrypt:
-            return self._key_ring.seal_envelope(envelope), None
-        return envelope, None
+        if self.key_ring.can_encrypt:
+            return self.key_ring.seal_envelope(envelope), None
+        return bytes(envelope), None
 
 
 class _Held(NamedTuple):

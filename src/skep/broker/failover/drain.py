@@ -17,22 +17,27 @@ and skipped; the others go on. `maxSize` does not apply here: these messages wer
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple
+from itertools import groupby
+from operator import itemgetter
+from typing import Final, NamedTuple
 from uuid import UUID
 
 import msgspec
 import xxhash
 
 from skep.broker.cluster.wakeups import Announcer
-from skep.broker.directory import Directory, Partition, PartitionListener, PartitionProvisioner
+from skep.broker.directory import Directory, Partition
+from skep.broker.polling_loop import end_task
 from skep.broker.push.rules import RuleBook
 from skep.broker.scheduled.accept import DueListener
+from skep.broker.transaction.cached_partitions import CachedPartitions, KeyedBatch
 from skep.db.access.errors import NotExecuted, RulesChanged
 from skep.db.access.slots import Caller
-from skep.engine.dedup.cache import DedupCache, Guarantee
+from skep.engine.key_cache.cache import NO_GUARANTEE, Guarantee
 from skep.model.encryption import OpenEnvelope
 from skep.model.envelopes import cut_envelope
 from skep.model.errors import InvalidPayload, Unavailable
@@ -43,7 +48,7 @@ _log = logging.getLogger(__name__)
 
 DRAIN_CALL: Final = (
     "select * from skep.drain_records("
-    "$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)"
+    "$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)"
 )
 FORGET_CALL: Final = "select skep.forget_drained($1, $2)"
 
@@ -62,7 +67,9 @@ TRIES_MAX: Final = 5
 PROGRESS_S: Final = 5.0
 PROGRESS_KEEP_DAYS: Final = 90
 
-_NEVER: Final = datetime.max.replace(tzinfo=UTC)
+_OUTCOME: Final = itemgetter(
+    "partition", "first", "created_at", "gap_first", "gap_keys", "gap_created_at"
+)
 
 
 class _Head(msgspec.Struct, rename="camel"):
@@ -103,48 +110,26 @@ class _Message(NamedTuple):
     envelope: bytes
     deliver_at: float | None
     known_to: int | None
+    nonce: int | None
 
 
+@dataclass(slots=True, eq=False)
 class SpillDrain:
     """Drains a spill log into the database of one process."""
 
-    def __init__(
-        self,
-        spill: SpillLog,
-        caller: Caller,
-        *,
-        directory: Directory,
-        provisioner: PartitionProvisioner,
-        listener: PartitionListener,
-        cache: DedupCache,
-        rule_book: RuleBook,
-        open_envelope: OpenEnvelope,
-        announcer: Announcer,
-        due: DueListener,
-        hash_seed: int,
-        may_drain: Callable[[], bool],
-    ) -> None:
-        """Take what is needed.
-
-        `listener` prepares `cache`, which only the drain uses, for the reason `settlement` gives;
-        `open_envelope` decrypts, to validate and for queues that are not encrypted; `may_drain`
-        says whether the database can take messages now.
-        """
-        self._spill: Final = spill
-        self._caller: Final = caller
-        self._directory: Final = directory
-        self._provisioner: Final = provisioner
-        self._listener: Final = listener
-        self._cache: Final = cache
-        self._rule_book: Final = rule_book
-        self._open: Final = open_envelope
-        self._announcer: Final = announcer
-        self._due: Final = due
-        self._hash_seed: Final = hash_seed
-        self._may_drain: Final = may_drain
-        self._is_woken: Final = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
-        self._drained_total = 0
+    spill: SpillLog
+    caller: Caller
+    directory: Directory
+    partitions: CachedPartitions
+    rule_book: RuleBook
+    open_envelope: OpenEnvelope
+    announcer: Announcer
+    due: DueListener
+    hash_seed: int
+    may_drain: Callable[[], bool]
+    _is_woken: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _task: asyncio.Task[None] | None = field(default=None, init=False)
+    _drained_total: int = field(default=0, init=False)
 
     def start(self) -> None:
         """Begin to drain whenever there is something to drain."""
@@ -156,15 +141,12 @@ class SpillDrain:
 
     async def stop(self) -> None:
         """Stop; what is left stays on disk."""
-        if self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+        await end_task(self._task)
 
     async def _run(self) -> None:
         while True:
             self._is_woken.clear()
-            if self._spill.board.has_backlog and self._may_drain():
+            if self.spill.board.has_backlog and self.may_drain():
                 await self._drain_alone()
             with suppress(TimeoutError):
                 # Not `wait_for`: in Python 3.11 it swallows a cancellation that comes with a wake.
@@ -173,7 +155,7 @@ class SpillDrain:
 
     async def _drain_alone(self) -> None:
         """Drain unless another process does."""
-        if not self._spill.try_lock_for_drain():
+        if not self.spill.try_lock_for_drain():
             return
         try:
             await self._drain()
@@ -184,19 +166,19 @@ class SpillDrain:
             _log.exception("a defect stopped draining the spill")
             await asyncio.sleep(REST_S)
         finally:
-            self._spill.board.is_closing = False
-            self._spill.unlock_for_drain()
+            self.spill.board.is_closing = False
+            self.spill.unlock_for_drain()
 
     async def _drain(self) -> None:
-        board = self._spill.board
+        board = self.spill.board
         loop = asyncio.get_running_loop()
         drained_before, logged_at = self._drained_total, loop.time()
         _log.info("draining %d spilled messages", board.pending)
-        while board.has_backlog and self._may_drain():
+        while board.has_backlog and self.may_drain():
             end = board.end
             board.is_closing = end - board.drained <= CLOSING_BYTES
             portion = await asyncio.to_thread(
-                self._spill.read, board.drained, end, bytes_max=PORTION_BYTES
+                self.spill.read, board.drained, end, bytes_max=PORTION_BYTES
             )
             if portion is None:
                 board.note_drained(0, end)
@@ -208,28 +190,24 @@ class SpillDrain:
             if loop.time() - logged_at > PROGRESS_S:
                 logged_at = loop.time()
                 _log.info("%d spilled messages are left to drain", board.pending)
-        removed = await asyncio.to_thread(self._spill.remove_drained)
+        removed = await asyncio.to_thread(self.spill.remove_drained)
         if removed:
-            await self._caller.call(FORGET_CALL, removed, PROGRESS_KEEP_DAYS)
+            await self.caller.call(FORGET_CALL, removed, PROGRESS_KEEP_DAYS)
         _log.info("drained %d spilled messages", self._drained_total - drained_before)
 
     async def _drain_run(self, run: _Run) -> None:
-        """Drain pieces, or those of them that can be.
-
-        Raises:
-            Unavailable: The database cannot take them now.
-        """
+        """Drain pieces, or those of them that can be."""
         tries = 0
         while True:
             try:
                 await self._attempt(run)
             except RulesChanged:
-                await self._rule_book.read(
+                await self.rule_book.read(
                     partition.queue_id for partition in self._known_partitions(run)
                 )
             except Unavailable as error:
                 tries += 1
-                if not self._may_drain() or (tries >= TRIES_MAX and len(run.pieces) < 2):
+                if not self.may_drain() or (tries >= TRIES_MAX and len(run.pieces) < 2):
                     raise
                 if tries >= TRIES_MAX:  # it may take too long: try with less
                     await self._isolate(run, error)
@@ -247,7 +225,7 @@ class SpillDrain:
         if len(run.pieces) > 1:
             for half in run.halves():
                 await self._drain_run(half)
-                if self._spill.board.drained != half.end:
+                if self.spill.board.drained != half.end:
                     return
             return
         (piece,) = run.pieces
@@ -255,32 +233,27 @@ class SpillDrain:
         await self._set_aside(run, data, f"{type(error).__name__}: {error}")
 
     async def _set_aside(self, run: _Run, data: bytes, reason: str) -> None:
-        path = await asyncio.to_thread(self._spill.set_aside, run.file_id, run.start, data, reason)
+        path = await asyncio.to_thread(self.spill.set_aside, run.file_id, run.start, data, reason)
         _log.error("a spilled record cannot be stored and was set aside in %s: %s", path, reason)
         await self._call(run._replace(pieces=()), [])
 
     async def _attempt(self, run: _Run) -> None:
         if isinstance(run.pieces[0], Damaged):
-            data = await asyncio.to_thread(self._spill.read_raw, run.start, run.end)
+            data = await asyncio.to_thread(self.spill.read_raw, run.start, run.end)
             await self._set_aside(run, data, "damaged on disk: the checksum is wrong")
             return
         await self._call(run, await self._prepare(run))
 
     async def _prepare(self, run: _Run) -> list[_Message]:
-        """Find the partitions and apply the rules of their queues.
-
-        Raises:
-            SkepError: A record cannot be stored.
-        """
+        """Find the partitions and apply the rules of their queues."""
         records = [found.record for found in run.records]
         keys = {record.address for record in records}
-        await self._provisioner.provide(keys)
-        partitions = {key: self._directory.partitions[key] for key in keys}
-        await self._rule_book.read_new(partition.queue_id for partition in partitions.values())
+        partitions = await self.partitions.find(keys)
+        await self.rule_book.read_new(partition.queue_id for partition in partitions.values())
         messages: list[_Message] = []
         for record in records:
             partition = partitions[record.address]
-            envelope = self._open(record.envelope)
+            envelope = self.open_envelope(record.envelope)
             if refusal := partition.rules.refusal_of(envelope):
                 raise InvalidPayload(refusal)
             name = _transaction_id(envelope)
@@ -288,29 +261,26 @@ class SpillDrain:
             messages.append(
                 _Message(
                     partition,
-                    xxhash.xxh3_128_digest(name.encode(), self._hash_seed),
+                    xxhash.xxh3_128_digest(name.encode(), self.hash_seed),
                     name,
-                    self._rule_book.seal(partition.rules, sealed),
+                    self.rule_book.seal(partition.rules, sealed),
                     record.deliver_at,
                     record.known_to,
+                    record.nonce,
                 )
             )
         return messages
 
     async def _call(self, run: _Run, messages: Sequence[_Message]) -> None:
-        batch = _Batch(messages, is_doubtful=run.is_doubtful)
-        spans = self._cache.guarantee_each(each.partition_id for each in batch.partitions)
-        unknown = [
-            partition
-            for partition, span in zip(batch.partitions, spans, strict=True)
-            if span is None
-        ]
-        if unknown:
-            await self._listener.prepare((), unknown)
-        guaranteed = batch.guarantee(self._cache)
-        later = batch.later
+        batch = KeyedBatch(
+            [(message.partition, message) for message in messages if message.deliver_at is None]
+        )
+        later = [message for message in messages if message.deliver_at is not None]
+        guaranteed = (
+            _known_before(batch) if run.is_doubtful else self.partitions.guarantee(batch.writes())
+        )
         rules = {message.partition.rules for message in messages}
-        rows = await self._caller.call(
+        rows = await self.caller.call(
             DRAIN_CALL,
             run.file_id,
             run.start,
@@ -330,108 +300,56 @@ class SpillDrain:
             [message.transaction_id for message in later],
             [message.envelope for message in later],
             [datetime.fromtimestamp(message.deliver_at or 0, UTC) for message in later],
+            [message.nonce for message in later],
         )
-        self._conclude(run, batch, rows)
-
-    def _conclude(self, run: _Run, batch: "_Batch", rows: Sequence[Any]) -> None:
         progress, *stored = rows
         position: int = progress["position"]
         # When an earlier call drained it, waiting consumers were woken or will find it themselves.
         count = len(run.records) if position == run.end else 0
         self._drained_total += count
-        self._spill.board.note_drained(count, position)
-        batch.teach(self._cache, stored)
-        partitions_by_queue = Counter([batch.partition_of(row).queue_id for row in stored])
+        self.spill.board.note_drained(count, position)
+        batch.teach(
+            self.partitions.cache,
+            map(_OUTCOME, stored),
+            [batch.sent[int(item) - 1] for row in stored for item in row["stored_item"] or ()],
+        )
+        partitions_by_queue = Counter(
+            [batch.partitions[int(row["partition"]) - 1].queue_id for row in stored]
+        )
         for queue_id, partition_count in partitions_by_queue.items():
-            self._announcer.announce(queue_id, partition_count)
-        if batch.later:
-            soonest = min(message.deliver_at or 0 for message in batch.later)
-            self._due.hear_of_due(max(0.0, soonest - datetime.now(UTC).timestamp()))
+            self.announcer.announce(queue_id, partition_count)
+        if later:
+            soonest = min(message.deliver_at or 0 for message in later)
+            self.due.hear_of_due(max(0.0, soonest - datetime.now(UTC).timestamp()))
 
     def _known_partitions(self, run: _Run) -> list[Partition]:
-        partitions = self._directory.partitions
+        partitions = self.directory.partitions
         keys = {found.record.address for found in run.records}
         return [partition for key in keys if (partition := partitions.get(key)) is not None]
 
     def _forget_partitions(self, run: _Run) -> None:
         """Provision all partitions again: one of them may be gone with its queue."""
         for partition in self._known_partitions(run):
-            self._directory.forget_partition(partition)
-            self._cache.forget(partition.partition_id)
+            self.partitions.forget(partition)
 
 
-class _Batch:
-    """The messages of one call by partition, each key once."""
-
-    def __init__(self, messages: Sequence[_Message], *, is_doubtful: bool) -> None:
-        now = _once(message for message in messages if message.deliver_at is None)
-        partitions = {message.partition.partition_id: message.partition for message in now}
-        self.partitions: Final = [partitions[each] for each in sorted(partitions)]
-        number_by_id = {each.partition_id: n for n, each in enumerate(self.partitions, 1)}
-        self.sent: Final = [
-            (number_by_id[message.partition.partition_id], message) for message in now
-        ]
-        """Each message with the number of its partition, from 1."""
-        self.later: Final = _once(message for message in messages if message.deliver_at is not None)
-        self._is_doubtful: Final = is_doubtful
-
-    def guarantee(self, cache: DedupCache) -> list[Guarantee]:
-        """Return for each partition what need not be searched for these keys."""
-        if self._is_doubtful:
-            known: dict[int, int] = {}
-            for number, message in self.sent:
-                known_to = message.known_to or 0
-                known[number] = min(known_to, known.get(number, known_to))
-            return [(known[number], _NEVER) for number in range(1, len(self.partitions) + 1)]
-        keys: list[list[bytes]] = [[] for _ in self.partitions]
-        for number, message in self.sent:
-            keys[number - 1].append(message.key)
-        ids = [partition.partition_id for partition in self.partitions]
-        hits = cache.find(list(zip(ids, map(b"".join, keys), strict=True)))
-        suspects = {hit.write for hit in hits}
-        return [
-            (0, _NEVER) if span is None or write in suspects else span
-            for write, span in enumerate(cache.guarantee_each(ids))
-        ]
-
-    def partition_of(self, row: Any) -> Partition:
-        """Return the partition that a row of the answer is about."""
-        number: int = row["partition"]
-        return self.partitions[number - 1]
-
-    def teach(self, cache: DedupCache, rows: Sequence[Any]) -> None:
-        """Let the cache learn what this call stored, and other processes before it."""
-        for row in rows:
-            partition_id = self.partition_of(row).partition_id
-            if row["gap_keys"] is not None:
-                cache.adopt(partition_id, row["gap_first"], row["gap_keys"], row["gap_created_at"])
-            if row["first"] is not None:
-                stored: list[int] = row["stored_item"]
-                keys = b"".join([self.sent[item - 1][1].key for item in stored])
-                cache.record(partition_id, row["first"], keys, row["created_at"])
-
-
-def _once(messages: Iterable[_Message]) -> list[_Message]:
-    """Return the first message with each key of a partition."""
-    first: dict[tuple[int, bytes], _Message] = {}
-    for message in messages:
-        first.setdefault((message.partition.partition_id, message.key), message)
-    return list(first.values())
+def _known_before(batch: KeyedBatch[_Message]) -> list[Guarantee]:
+    """Return for each partition up to which offset it was known when the push was spilled."""
+    known: dict[int, int] = {}
+    for number, message in batch.sent:
+        known_to = message.known_to or 0
+        known[number] = min(known_to, known.get(number, known_to))
+    return [(known[number], NO_GUARANTEE[1]) for number in range(1, len(batch.partitions) + 1)]
 
 
 def _runs(portion: Portion) -> list[_Run]:
     """Divide a portion into runs of one kind; a damaged piece is a run of its own."""
     whole = _Run(portion.file_id, portion.start, portion.end, portion.pieces, portion.start)
-    groups: list[list[Piece]] = []
-    kind: object = None
-    for piece in portion.pieces:
-        its_kind = _kind(piece)
-        is_alone = isinstance(piece, Damaged)
-        if is_alone or its_kind != kind or len(groups[-1]) >= RECORDS_PER_CALL:
-            groups.append([])
-        groups[-1].append(piece)
-        kind = None if is_alone else its_kind
-    return [whole.part(group) for group in groups]
+    runs: list[_Run] = []
+    for kind, group in groupby(portion.pieces, _kind):
+        pieces, size = list(group), 1 if kind == "damaged" else RECORDS_PER_CALL
+        runs += [whole.part(pieces[at : at + size]) for at in range(0, len(pieces), size)]
+    return runs
 
 
 def _kind(piece: Piece) -> str:

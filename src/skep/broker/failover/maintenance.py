@@ -8,17 +8,16 @@ is away the last known modes stand.
 import asyncio
 import logging
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Final, Literal, TypeAlias
 
 from skep.broker.cluster.changes import MAINTENANCE, ChangeAnnouncer
+from skep.broker.polling_loop import end_task
+from skep.db.access.functions import Functions
 from skep.db.access.slots import Caller
 from skep.model.errors import SkepError
 
 _log = logging.getLogger(__name__)
 
-READ_CALL: Final = "select * from skep.read_maintenance()"
-SET_CALL: Final = "select skep.set_maintenance($1, $2)"
 READ_INTERVAL_S: Final = 1.0
 
 Mode: TypeAlias = Literal["push", "pop"]
@@ -32,7 +31,7 @@ class Maintenance:
         """Pushes are kept on disk."""
         self.is_pop_on = False
         """Polls get nothing."""
-        self._caller: Final = caller
+        self._sql: Final = Functions(caller)
         self._announcer: Final = announcer
         self._listeners: Final[list[Callable[[], None]]] = []
         self._reading: asyncio.Task[None] | None = None
@@ -42,38 +41,23 @@ class Maintenance:
         self._listeners.append(hear)
 
     async def start(self) -> None:
-        """Read the modes, and follow them from now on.
-
-        Raises:
-            SkepError: They cannot be read.
-        """
+        """Read the modes, and follow them from now on."""
         await self.read()
         self._reading = asyncio.get_running_loop().create_task(self._follow())
 
     async def stop(self) -> None:
         """Stop following."""
-        if self._reading is not None:
-            self._reading.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._reading
+        await end_task(self._reading)
 
     async def set_mode(self, mode: Mode, *, enabled: bool) -> None:
-        """Switch a mode for all instances; each follows within a second.
-
-        Raises:
-            SkepError: The database did not store it.
-        """
-        await self._caller.call(SET_CALL, mode, enabled)
+        """Switch a mode for all instances; each follows within a second."""
+        await self._sql.value("set_maintenance", mode, enabled)
         self._announcer.announce(MAINTENANCE)
         await self.read()
 
     async def read(self) -> None:
-        """Read the modes.
-
-        Raises:
-            SkepError: They cannot be read; what was known stands.
-        """
-        ((is_push_on, is_pop_on),) = await self._caller.call(READ_CALL)
+        """Read the modes; while they cannot be read, what was known stands."""
+        is_push_on, is_pop_on = await self._sql.row("read_maintenance")
         if (is_push_on, is_pop_on) != (self.is_push_on, self.is_pop_on):
             self.is_push_on, self.is_pop_on = is_push_on, is_pop_on
             _log.warning("maintenance: push %s, pop %s", _spell(is_push_on), _spell(is_pop_on))

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any, Final
 
-from skep.engine.driver import Executor
+from skep.engine.driver import Execute
 from skep.model.errors import Unavailable
 
 _log = logging.getLogger(__name__)
@@ -20,7 +20,7 @@ class Outage:
 
     def __init__(self, *, after_s: float) -> None:
         self.is_on = False
-        self.timeouts: Final[set[asyncio.Timeout]] = set()
+        self._timeouts: Final[set[asyncio.Timeout]] = set()
         """Of calls under way, which end when an outage begins."""
         self._after_s: Final = after_s
         self._timer: asyncio.TimerHandle | None = None
@@ -41,33 +41,26 @@ class Outage:
         self.is_on = True
         _log.warning("the database is away; pushes are kept on disk until it is back")
         now = asyncio.get_running_loop().time()
-        for timeout in tuple(self.timeouts):
+        for timeout in tuple(self._timeouts):
             timeout.reschedule(now)
 
+    def cut_short(self, execute: Execute) -> Execute:
+        """Let an operation give up as soon as there is an outage, instead of waiting it out.
 
-class CutShort:
-    """An executor that gives up as soon as there is an outage, instead of waiting it out."""
-
-    def __init__(self, executor: Executor, outage: Outage) -> None:
-        self._executor: Final = executor
-        self._outage: Final = outage
-
-    async def execute(self, batch: Sequence[Any], *, is_repeated: bool) -> None:
-        """Run one call, unless and until the database is away.
-
-        Raises:
-            Unavailable: It is; whether the call was executed is not known.
-            SkepError: As the executor.
+        Its calls then raise `Unavailable`; whether they were executed is not known.
         """
-        if self._outage.is_on:
-            raise Unavailable
-        timeouts = self._outage.timeouts
-        try:
-            async with asyncio.timeout(None) as timeout:
-                timeouts.add(timeout)
-                try:
-                    await self._executor.execute(batch, is_repeated=is_repeated)
-                finally:
-                    timeouts.discard(timeout)
-        except TimeoutError as error:
-            raise Unavailable from error
+
+        async def execute_in_time(batch: Sequence[Any], *, is_repeated: bool) -> None:
+            if self.is_on:
+                raise Unavailable
+            try:
+                async with asyncio.timeout(None) as timeout:
+                    self._timeouts.add(timeout)
+                    try:
+                        await execute(batch, is_repeated=is_repeated)
+                    finally:
+                        self._timeouts.discard(timeout)
+            except TimeoutError as error:
+                raise Unavailable from error
+
+        return execute_in_time

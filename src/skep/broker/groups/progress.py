@@ -13,19 +13,15 @@ from collections.abc import Sequence
 from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
+from msgspec.structs import asdict
 
 from skep.broker.paging import Page, from_row
 from skep.broker.timestamps import spell_moment
+from skep.db.access.functions import Functions
 from skep.db.access.slots import Caller
 from skep.model.errors import NotFound
 from skep.model.ids import partition_uuid
 from skep.model.names import check_name
-
-LIST_CALL: Final = "select * from skep.list_groups($1, $2, $3, $4)"
-MEASURE_CALL: Final = "select * from skep.measure_backlog($1, $2)"
-PARTITIONS_CALL: Final = "select * from skep.describe_partitions($1, $2, $3)"
-LAGGING_CALL: Final = "select * from skep.lagging_partitions($1, $2, $3, $4, $5, $6)"
-FIND_CALL: Final = "select * from skep.find_group($1, $2)"
 
 EXACT_PARTITIONS_MAX: Final = 10_000
 """Partitions counted one by one in one answer, and partitions of a queue counted at all."""
@@ -174,27 +170,21 @@ class GroupKey(NamedTuple):
     group_id: int
 
 
-async def find_group(caller: Caller, queue: str, group: str) -> GroupKey:
-    """Look up a group of a queue.
-
-    Raises:
-        NotFound: There is no such queue, or it has no such group.
-    """
+async def find_group(sql: Functions, queue: str, group: str) -> GroupKey:
+    """Look up a group of a queue; if either does not exist, raise `NotFound`."""
     check_name("queue", queue)
     check_name("consumerGroup", group)
-    rows = await caller.call(FIND_CALL, queue, group)
-    if not rows:
-        raise NotFound("Queue not found")
-    if rows[0]["group_id"] is None:
+    row = await sql.row("find_group", queue, group, missing=NotFound("Queue not found"))
+    if row["group_id"] is None:
         raise NotFound("Consumer group not found")
-    return GroupKey(rows[0]["queue_id"], rows[0]["group_id"])
+    return GroupKey(row["queue_id"], row["group_id"])
 
 
 class Groups:
-    """Answers questions about consumer groups."""
+    """Answers questions about consumer groups; one that does not exist raises `NotFound`."""
 
     def __init__(self, caller: Caller) -> None:
-        self._caller: Final = caller
+        self._sql: Final = Functions(caller)
 
     async def list_groups(self, page: Page, *, queue: str | None = None) -> GroupPage:
         """Return a page of all groups, by group and queue name."""
@@ -211,8 +201,14 @@ class Groups:
         self, min_lag_s: int, page: Page, *, group: str | None = None, queue: str | None = None
     ) -> LaggingPage:
         """Return the partitions whose oldest unread message is at least so old, worst first."""
-        rows = await self._caller.call(
-            LAGGING_CALL, group, queue, min_lag_s, LAGGING_EXAMINED_MAX, page.limit, page.offset
+        rows = await self._sql.rows(
+            "lagging_partitions",
+            group,
+            queue,
+            min_lag_s,
+            LAGGING_EXAMINED_MAX,
+            page.limit,
+            page.offset,
         )
         partitions = [_lagging(row) for row in rows if row["partition_id"] is not None]
         return LaggingPage(partitions, rows[0]["total"], rows[0]["is_partial"])
@@ -220,18 +216,14 @@ class Groups:
     async def describe_group(
         self, group: str, page: Page, *, queue: str | None = None
     ) -> dict[str, QueueProgress]:
-        """Return a group's progress in its partitions, by queue; the page counts partitions.
-
-        Raises:
-            NotFound: No queue has such a group.
-        """
+        """Return a group's progress in its partitions, by queue; the page counts partitions."""
         check_name("consumerGroup", group)
         found, _ = await self._groups(group, queue, Page(QUEUES_OF_GROUP_MAX, 0))
         if not found:
             raise NotFound("Consumer group not found")
         queue_by_group = {row["group_id"]: row["queue_name"] for row in found}
-        rows = await self._caller.call(
-            PARTITIONS_CALL, list(queue_by_group), page.limit, page.offset
+        rows = await self._sql.rows(
+            "describe_partitions", list(queue_by_group), page.limit, page.offset
         )
         progress: dict[str, QueueProgress] = {}
         for row in rows:
@@ -240,42 +232,31 @@ class Groups:
         return progress
 
     async def measure_lag(self, group: str, queue: str, page: Page) -> GroupLag:
-        """Return the lag of a group on a queue, in total and for a page of its partitions.
-
-        Raises:
-            NotFound: There is no such queue, or it has no such group.
-        """
-        key = await find_group(self._caller, queue, group)
+        """Return the lag of a group on a queue, in total and for a page of its partitions."""
+        key = await find_group(self._sql, queue, group)
         found, _ = await self._groups(group, queue, Page(1, 0))
         measured = await self._measure([key.group_id])
         if not found or key.group_id not in measured:
             raise NotFound("Consumer group not found")
-        rows = await self._caller.call(PARTITIONS_CALL, [key.group_id], page.limit, page.offset)
+        rows = await self._sql.rows("describe_partitions", [key.group_id], page.limit, page.offset)
         entry = _entry(found[0], measured[key.group_id])
-        return GroupLag(
+        return from_row(
+            GroupLag,
+            {**asdict(entry), **asdict(page)},
             consumer_group=group,
-            queue_name=queue,
-            state=entry.state,
-            partition_count=entry.partition_count,
-            lanes=entry.partition_count,
-            partitions_with_lag=entry.partitions_with_lag,
             offset_lag=entry.total_lag,
             time_lag_seconds=entry.max_time_lag,
-            conflation=entry.conflation,
-            estimated=entry.estimated,
-            limit=page.limit,
-            offset=page.offset,
             partitions=[_lag(row) for row in rows],
         )
 
     async def _groups(
         self, group: str | None, queue: str | None, page: Page
     ) -> tuple[Sequence[Any], int]:
-        rows = await self._caller.call(LIST_CALL, group, queue, page.limit, page.offset)
+        rows = await self._sql.rows("list_groups", group, queue, page.limit, page.offset)
         return [row for row in rows if row["group_id"] is not None], rows[0]["total"]
 
     async def _measure(self, group_ids: Sequence[int]) -> dict[int, Any]:
-        rows = await self._caller.call(MEASURE_CALL, group_ids, EXACT_PARTITIONS_MAX)
+        rows = await self._sql.rows("measure_backlog", group_ids, EXACT_PARTITIONS_MAX)
         return {row["group_id"]: row for row in rows}
 
 
@@ -328,7 +309,7 @@ def _lagging(row: Any) -> LaggingPartition:
         queue_name=row["queue_name"],
         partition_name=row["partition_name"],
         partition_id=partition_uuid(row["partition_id"]),
-        worker_id=_text(row["lease_id"]),
+        worker_id=row["lease_id"] and str(row["lease_id"]),
         offset_lag=row["backlog"],
         time_lag_seconds=lag_s,
         lag_hours=round(lag_s / 3600, 2),
@@ -340,7 +321,7 @@ def _progress(row: Any) -> PartitionProgress:
     return PartitionProgress(
         partition=row["partition_name"],
         partition_id=partition_uuid(row["partition_id"]),
-        worker_id=_text(row["lease_id"]),
+        worker_id=row["lease_id"] and str(row["lease_id"]),
         total_consumed=row["acked"],
         offset_lag=row["backlog"],
         time_lag_seconds=row["lag_s"],
@@ -358,7 +339,3 @@ def _lag(row: Any) -> PartitionLag:
         time_lag_seconds=row["lag_s"],
         leased=row["lease_id"] is not None,
     )
-
-
-def _text(lease_id: object) -> str | None:
-    return None if lease_id is None else str(lease_id)

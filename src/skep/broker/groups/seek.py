@@ -15,27 +15,15 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 
 from skep.broker.cluster.wakeups import Announcer
-from skep.broker.groups.progress import (
-    EXACT_PARTITIONS_MAX,
-    FIND_CALL,
-    PARTITIONS_CALL,
-    GroupKey,
-    find_group,
-)
-from skep.broker.groups.subscriptions import PARTITIONS_PER_STEP
-from skep.broker.paging import Page
+from skep.broker.groups.progress import EXACT_PARTITIONS_MAX, GroupKey, find_group
+from skep.broker.groups.subscriptions import PARTITIONS_PER_STEP, ChangedOnQueue
+from skep.broker.paging import Page, from_row
 from skep.broker.timestamps import parse_moment, spell_moment
+from skep.db.access.functions import Functions
 from skep.db.access.slots import Caller
 from skep.model.errors import BadRequest, NotFound
 from skep.model.ids import OFFSET_MAX, message_id
 from skep.model.names import check_name
-
-SEEK_CALL: Final = "select * from skep.seek_partitions($1, $2, $3, $4, $5)"
-PREVIEW_CALL: Final = "select * from skep.preview_seek($1, $2, $3, $4)"
-AIM_CALL: Final = "select * from skep.aim_seek($1, $2, $3, $4, $5)"
-MOVE_CALL: Final = "select * from skep.move_cursors($1, $2, $3)"
-RESOLVE_CALL: Final = "select * from skep.resolve_partitions($1, $2)"
-PROVISION_CALL: Final = "select * from skep.provision_group($1, $2, $3, $4)"
 
 POSITIONS_MAX: Final = 10_000
 """Positions one request may set."""
@@ -56,24 +44,18 @@ class Aim(NamedTuple):
         return ("timestamp", self.moment) if self.to == "timestamp" else ("all", None)
 
 
-class SoughtQueue(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+class SoughtQueue(ChangedOnQueue, frozen=True, kw_only=True):
     """A group was moved in all partitions of a queue."""
 
-    success: bool = True
-    consumer_group: str
-    queue_name: str
     seek_to_end: bool
     seek_to_start: bool
     target_timestamp: str | None
     partitions_updated: int
 
 
-class SoughtPartition(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+class SoughtPartition(ChangedOnQueue, frozen=True, kw_only=True):
     """A group was moved in one partition."""
 
-    success: bool = True
-    consumer_group: str
-    queue_name: str
     partition_name: str
     updated: bool
     """Whether the position is another one now."""
@@ -109,12 +91,9 @@ class Positions(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     """By partition name, the last offset that is done."""
 
 
-class ImportedPositions(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+class ImportedPositions(ChangedOnQueue, frozen=True, kw_only=True):
     """Positions were set."""
 
-    success: bool = True
-    consumer_group: str
-    queue_name: str
     partitions_updated: int
     unknown_partitions: list[str]
     """Names in the request that the queue does not have."""
@@ -127,11 +106,7 @@ def choose_aim(
     timestamp: str | None = None,
     offset: int | None = None,
 ) -> Aim:
-    """Return where to go.
-
-    Raises:
-        BadRequest: None or several ways to say it were used, or one cannot be read.
-    """
+    """Return where to go."""
     aims: list[Aim] = []
     if to_end:
         aims.append(Aim("end"))
@@ -149,38 +124,31 @@ def choose_aim(
 
 
 class Seek:
-    """Moves consumer groups."""
+    """Moves consumer groups.
+
+    A queue, partition or group that does not exist raises `NotFound`. With `create` the group is
+    subscribed.
+    """
 
     def __init__(self, caller: Caller, announcer: Announcer) -> None:
-        self._caller: Final = caller
+        self._sql: Final = Functions(caller)
         self._announcer: Final = announcer
 
     async def seek_queue(
         self, group: str, queue: str, aim: Aim, *, create: bool = False
     ) -> SoughtQueue:
-        """Move a group in all partitions of a queue.
-
-        Args:
-            group: Its name.
-            queue: Its queue.
-            aim: Where to; not an offset, which means something else in every partition.
-            create: Subscribe the group if it does not exist.
-
-        Raises:
-            BadRequest: The aim is an offset.
-            NotFound: There is no such queue, or no such group and it is not to be created.
-        """
+        """Move a group in all partitions of a queue."""
         _refuse_offset(aim)
         key = await self._find(queue, group, aim if create else None)
         partitions = 0
         next_name: str | None = ""
         while next_name is not None:
-            rows = await self._caller.call(
-                SEEK_CALL, key.group_id, next_name, PARTITIONS_PER_STEP, aim.to, aim.moment
+            row = await self._sql.row(
+                "seek_partitions", key.group_id, next_name, PARTITIONS_PER_STEP, aim.to, aim.moment
             )
-            partitions += rows[0]["partitions"]
-            next_name = rows[0]["next_name"]
-            self._announcer.announce(key.queue_id, rows[0]["partitions"])
+            partitions += row["partitions"]
+            next_name = row["next_name"]
+            self._announcer.announce(key.queue_id, row["partitions"])
         return SoughtQueue(
             consumer_group=group,
             queue_name=queue,
@@ -193,21 +161,14 @@ class Seek:
     async def seek_partition(
         self, group: str, queue: str, partition: str, aim: Aim, *, create: bool = False
     ) -> SoughtPartition:
-        """Move a group in one partition.
-
-        Raises:
-            NotFound: There is no such queue or partition, or no such group and it is not to be
-                created.
-        """
+        """Move a group in one partition."""
         key = await self._find(queue, group, aim if create else None)
         aimed = await self._aim(key, partition, aim)
-        rows = await self._caller.call(
-            MOVE_CALL, key.group_id, [aimed["partition_id"]], [aimed["target"]]
-        )
-        if not rows:
-            raise NotFound("Partition not found")
+        place = ([aimed["partition_id"]], [aimed["target"]])
+        missing = NotFound("Partition not found")
+        row = await self._sql.row("move_cursors", key.group_id, *place, missing=missing)
         self._announcer.announce(key.queue_id, 1)
-        acked: int = rows[0]["acked"]
+        acked: int = row["acked"]
         return SoughtPartition(
             consumer_group=group,
             queue_name=queue,
@@ -218,55 +179,28 @@ class Seek:
         )
 
     async def preview_queue(self, group: str, queue: str, aim: Aim) -> SeekPreview:
-        """Say what a seek in all partitions of a queue would do.
-
-        Raises:
-            BadRequest: The aim is an offset.
-            NotFound: There is no such queue or group.
-        """
+        """Say what a seek in all partitions of a queue would do."""
         _refuse_offset(aim)
-        key = await find_group(self._caller, queue, group)
-        (row,) = await self._caller.call(
-            PREVIEW_CALL, key.group_id, aim.to, aim.moment, EXACT_PARTITIONS_MAX
+        key = await find_group(self._sql, queue, group)
+        row = await self._sql.row(
+            "preview_seek", key.group_id, aim.to, aim.moment, EXACT_PARTITIONS_MAX
         )
-        return SeekPreview(
-            consumer_group=group,
-            queue_name=queue,
-            partition_name=None,
-            partitions=row["partitions"],
-            skipped=row["skipped"],
-            replayed=row["replayed"],
-            estimated=row["is_estimated"],
-        )
+        named = {"consumer_group": group, "queue_name": queue, "partition_name": None}
+        return from_row(SeekPreview, row, estimated=row["is_estimated"], **named)
 
     async def preview_partition(
         self, group: str, queue: str, partition: str, aim: Aim
     ) -> SeekPreview:
-        """Say what a seek in one partition would do.
-
-        Raises:
-            NotFound: There is no such queue, group or partition.
-        """
-        key = await find_group(self._caller, queue, group)
+        """Say what a seek in one partition would do."""
+        key = await find_group(self._sql, queue, group)
         aimed = await self._aim(key, partition, aim)
-        return SeekPreview(
-            consumer_group=group,
-            queue_name=queue,
-            partition_name=partition,
-            partitions=1,
-            skipped=aimed["skipped"],
-            replayed=aimed["replayed"],
-            estimated=False,
-        )
+        named = {"consumer_group": group, "queue_name": queue, "partition_name": partition}
+        return from_row(SeekPreview, aimed, partitions=1, estimated=False, **named)
 
     async def export_positions(self, group: str, queue: str, page: Page) -> Positions:
-        """Return a page of a group's positions, by partition name.
-
-        Raises:
-            NotFound: There is no such queue or group.
-        """
-        key = await find_group(self._caller, queue, group)
-        rows = await self._caller.call(PARTITIONS_CALL, [key.group_id], page.limit, page.offset)
+        """Return a page of a group's positions, by partition name."""
+        key = await find_group(self._sql, queue, group)
+        rows = await self._sql.rows("describe_partitions", [key.group_id], page.limit, page.offset)
         return Positions(
             consumer_group=group,
             queue_name=queue,
@@ -278,12 +212,7 @@ class Seek:
     async def import_positions(
         self, group: str, queue: str, positions: Mapping[str, int]
     ) -> ImportedPositions:
-        """Set positions by partition name; one beyond the end becomes the end.
-
-        Raises:
-            BadRequest: There are too many, or one is not an offset.
-            NotFound: There is no such queue.
-        """
+        """Set positions by partition name; one beyond the end becomes the end."""
         if len(positions) > POSITIONS_MAX:
             raise BadRequest(
                 f"too many offsets: {len(positions)}. Send at most {POSITIONS_MAX} per request"
@@ -307,43 +236,31 @@ class Seek:
         self, key: GroupKey, names: Sequence[str], positions: Mapping[str, int]
     ) -> set[str]:
         """Set some positions; return the names of the partitions that exist."""
-        rows = await self._caller.call(RESOLVE_CALL, key.queue_id, names)
+        rows = await self._sql.rows("resolve_partitions", key.queue_id, names)
         known: dict[str, int] = {row["partition_name"]: row["partition_id"] for row in rows}
         if known:
             targets = [positions[name] for name in known]
-            await self._caller.call(MOVE_CALL, key.group_id, list(known.values()), targets)
+            await self._sql.rows("move_cursors", key.group_id, list(known.values()), targets)
             self._announcer.announce(key.queue_id, len(known))
         return set(known)
 
     async def _aim(self, key: GroupKey, partition: str, aim: Aim) -> Any:
-        """Return what a seek of one partition means.
-
-        Raises:
-            NotFound: There is no such partition.
-        """
+        """Return what a seek of one partition means."""
         check_name("partition", partition)
-        found = await self._caller.call(RESOLVE_CALL, key.queue_id, [partition])
+        found = await self._sql.rows("resolve_partitions", key.queue_id, [partition])
         ids = [row["partition_id"] for row in found]
-        rows = await self._caller.call(AIM_CALL, key.group_id, ids, aim.to, aim.moment, aim.offset)
-        if not rows:
-            raise NotFound("Partition not found")
-        return rows[0]
+        missing = NotFound("Partition not found")
+        return await self._sql.row("aim_seek", key.group_id, ids, *aim, missing=missing)
 
     async def _find(self, queue: str, group: str, creating: Aim | None) -> GroupKey:
-        """Look up a group; with an aim one that does not exist is subscribed at it.
-
-        Raises:
-            NotFound: There is no such queue, or no such group and it is not to be created.
-        """
+        """Look up a group; with an aim one that does not exist is subscribed at it."""
         if creating is None:
-            return await find_group(self._caller, queue, group)
+            return await find_group(self._sql, queue, group)
         check_name("queue", queue)
         check_name("consumerGroup", group)
-        if not await self._caller.call(FIND_CALL, queue, group):
-            raise NotFound("Queue not found")
-        mode, start = creating.subscription
-        rows = await self._caller.call(PROVISION_CALL, queue, group, mode, start)
-        return GroupKey(rows[0]["queue_id"], rows[0]["group_id"])
+        await self._sql.row("find_group", queue, group, missing=NotFound("Queue not found"))
+        row = await self._sql.row("provision_group", queue, group, *creating.subscription)
+        return GroupKey(row["queue_id"], row["group_id"])
 
 
 def _refuse_offset(aim: Aim) -> None:

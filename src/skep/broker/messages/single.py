@@ -7,38 +7,37 @@ The log keeps a position per group, not an event per delivery, which makes ackno
 the history of a message has no times of deliveries or acknowledgments.
 """
 
+from collections import ChainMap
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Literal
 
 import msgspec
 import xxhash
+from msgspec.structs import asdict
 
 from skep.broker.cluster.wakeups import Announcer
-from skep.broker.dead_letters.letters import DeadLetters
-from skep.broker.dead_letters.moves import Target
-from skep.broker.messages.listing import Mode, Status, mode_type
+from skep.broker.dead_letters.letters import DeadLetters, Target
+from skep.broker.messages.listing import Mode, mode_of
 from skep.broker.messages.stored_message import (
+    MessageAddress,
+    Status,
+    address_members,
     is_encrypted,
     leave_as_it_is,
+    named_partition,
+    offset_in,
     read_envelope,
 )
 from skep.broker.paging import from_row
-from skep.db.access.slots import Caller
+from skep.db.access.functions import Functions
 from skep.model.encryption import OpenEnvelope
 from skep.model.errors import NotFound, Refused
-from skep.model.ids import message_id, parse_address, parse_partition_uuid, partition_uuid
+from skep.model.ids import message_id, partition_uuid
 from skep.model.limits import ERROR_TEXT_CHARS_MAX
 from skep.model.wire import QUEUE_MODE
 from skep.telemetry.meters import NoteLetters
 
-FIND_CALL: Final = "select skep.find_message($1, $2, $3, $4)"
-DESCRIBE_CALL: Final = "select * from skep.describe_message($1, $2)"
-DELETE_CALL: Final = "select skep.delete_message($1, $2)"
-GIVE_UP_CALL: Final = "select * from skep.give_up_message($1, $2, $3, $4)"
-END_BACKOFF_CALL: Final = "select * from skep.end_backoff($1, $2, $3)"
-PEEK_CALL: Final = "select * from skep.peek_messages($1, $2, $3, $4)"
-DELIVERIES_CALL: Final = "select * from skep.message_deliveries($1, $2)"
-LETTERS_CALL: Final = "select * from skep.message_letters($1, $2, $3)"
 REDRIVES_SEARCHED: Final = 10_000
 
 SEGMENTS_SEARCHED: Final = 10_000
@@ -69,15 +68,9 @@ class GroupState(msgspec.Struct, rename="camel", frozen=True):
     lease_expires_at: datetime | None
 
 
-class DescribedMessage(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+class DescribedMessage(MessageAddress, frozen=True, kw_only=True):
     """A message and all that is known of it."""
 
-    id: str
-    transaction_id: str
-    partition_id: str
-    queue_path: str
-    queue: str
-    partition: str
     namespace: str
     task: str
     status: Status
@@ -137,7 +130,7 @@ class GroupDelivery(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     group: str
     state: Literal["done", "leased", "retrying", "waiting"]
     deliveries: int | None
-    """How often it was handed out; counted for the first message a group is not done with."""
+    """How often it was delivered; null when the group is done with it."""
     failures: int
     ahead: int
     """Messages that the group has to finish first."""
@@ -168,196 +161,28 @@ class MessageHistory(msgspec.Struct, frozen=True, kw_only=True):
     """The oldest failure first; redriven ones among the newest redrives."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Messages:
-    """Shows single messages and changes them."""
+    """Shows single messages and changes them; one that does not exist raises `NotFound`."""
 
-    def __init__(
-        self,
-        caller: Caller,
-        letters: DeadLetters,
-        announcer: Announcer,
-        *,
-        hash_seed: int,
-        note_letters: NoteLetters,
-        open_envelope: OpenEnvelope = leave_as_it_is,
-    ) -> None:
-        self._caller: Final = caller
-        self._note_letters: Final = note_letters
-        self._letters: Final = letters
-        self._announcer: Final = announcer
-        self._hash_seed: Final = hash_seed
-        self._open: Final = open_envelope
+    sql: Functions
+    letters: DeadLetters
+    announcer: Announcer
+    hash_seed: int
+    note_letters: NoteLetters
+    open_envelope: OpenEnvelope = leave_as_it_is
 
     async def describe(self, partition: str, name: str) -> DescribedMessage:
-        """Return one message with its payload.
-
-        Raises:
-            NotFound: There is none, or not any more.
-        """
-        partition_id, offset = await self.find(partition, name)
-        rows = await self._caller.call(DESCRIBE_CALL, partition_id, offset)
-        if not rows:
-            raise NotFound("Message not found")
-        return self._described(rows[0], partition_id, offset)
-
-    async def history(self, partition: str, name: str) -> MessageHistory:
-        """Return how far each group has come with a message, and its dead letters.
-
-        Raises:
-            NotFound: There is no such message, and never was.
-        """
-        address = await self.find(partition, name)
-        deliveries = await self._caller.call(DELIVERIES_CALL, *address)
-        letters = await self._caller.call(LETTERS_CALL, *address, REDRIVES_SEARCHED)
-        if not deliveries and not letters:
-            raise NotFound("Message not found")
-        return MessageHistory(
-            deliveries=[
-                from_row(GroupDelivery, row, group=row["group_name"]) for row in deliveries
-            ],
-            letters=[
-                from_row(
-                    MessageLetter,
-                    row,
-                    group=row["group_name"],
-                    **_other(row["other_partition_id"], row["other_offset"]),
-                )
-                for row in letters
-            ],
-        )
-
-    async def delete(self, partition: str, name: str) -> Intervention:
-        """Take a message out of the log, for all groups, with the dead letters that copy it.
-
-        Raises:
-            NotFound: There never was one, or retention took it.
-        """
-        partition_id, offset = await self.find(partition, name)
-        ((outcome,),) = await self._caller.call(DELETE_CALL, partition_id, offset)
-        if outcome == "unknown":
-            raise NotFound("Message not found")
-        return Intervention(
-            partition_id=partition,
-            transaction_id=name,
-            message="Message deleted" if outcome == "deleted" else "Message was deleted already",
-        )
-
-    async def retry(self, partition: str, name: str, group: str | None) -> Intervention:
-        """Let a message that failed be delivered again: redrive its dead letter, or end its wait.
-
-        Raises:
-            NotFound: There is no such message.
-            Refused: It did not fail, so that there is nothing to retry; the error says how it is.
-        """
-        partition_id, offset = await self.find(partition, name)
-        rows = await self._caller.call(END_BACKOFF_CALL, partition_id, offset, group)
-        if rows:
-            self._announcer.announce(rows[0]["queue_id"], 1)
-            return Intervention(
-                partition_id=partition,
-                transaction_id=name,
-                message="Message is available again",
-                consumer_groups=[row["group_name"] for row in rows],
-            )
-        return await self._redrive(partition, name, (partition_id, offset), group)
-
-    async def give_up(
-        self, partition: str, name: str, group: str | None, error: str | None
-    ) -> Intervention:
-        """Make a dead letter of a message, for one group or for all that wait for it.
-
-        Raises:
-            NotFound: There is no such message or group.
-            Refused: Every group in question is done with it.
-        """
-        partition_id, offset = await self.find(partition, name)
-        described = await self._caller.call(DESCRIBE_CALL, partition_id, offset)
-        if not described:
-            raise NotFound("Message not found")
-        text = (error or "Moved to the dead letters by hand")[:ERROR_TEXT_CHARS_MAX]
-        rows = await self._caller.call(
-            GIVE_UP_CALL, partition_id, offset, group, text.replace("\0", "")
-        )
-        if not rows:
-            known = {each["name"] for each in msgspec.json.decode(described[0]["groups"] or "[]")}
-            if group is not None and group not in {*known, QUEUE_MODE}:
-                raise NotFound(f"consumer group {group} does not exist")
-            raise Refused("every consumer group in question is done with the message")
-        self._note_letters(described[0]["queue_name"], len(rows))
-        return Intervention(
-            partition_id=partition,
-            transaction_id=name,
-            message="Message moved to the dead letters",
-            consumer_groups=[row["group_name"] for row in rows],
-        )
-
-    async def peek(
-        self, queue: str, partition: str | None, group: str | None, limit: int
-    ) -> PeekPage:
-        """Return what a group would get next, without claiming it.
-
-        Raises:
-            NotFound: The group does not exist.
-        """
-        group = group or QUEUE_MODE
-        rows = await self._caller.call(PEEK_CALL, queue, partition, group, limit)
-        return PeekPage([self._peeked(row, queue, group) for row in rows])
-
-    async def find(self, partition: str, name: str) -> tuple[int, int]:
-        """Return the address of a message that a route names.
-
-        Raises:
-            NotFound: There is no message of that name; an address is taken at its word.
-        """
-        partition_id = parse_partition_uuid(partition)
-        if partition_id is None:
-            raise NotFound("Message not found")
-        address = parse_address(name)
-        if address is not None and address[0] == partition_id and address[1] > 0:
-            return address
-        key = xxhash.xxh3_128_digest(name.encode(), self._hash_seed)
-        ((offset,),) = await self._caller.call(
-            FIND_CALL, partition_id, key, name, SEGMENTS_SEARCHED
-        )
-        if offset is None:
-            raise NotFound("Message not found")
-        return partition_id, offset
-
-    async def _redrive(
-        self, partition: str, name: str, address: tuple[int, int], group: str | None
-    ) -> Intervention:
-        """Redrive the newest dead letter of a message, or say why there is nothing to retry."""
-        letter = await self._letters.find_of_message(*address, group)
-        if letter is None:
-            described = await self._caller.call(DESCRIBE_CALL, *address)
-            if not described:
-                raise NotFound("Message not found")
-            raise Refused(_why_not_retried(described[0]["status"]))
-        replayed = await self._letters.replay(letter, Target())
-        return Intervention(
-            partition_id=partition,
-            transaction_id=name,
-            message="Dead letter redriven",
-            consumer_groups=[replayed.consumer_group] if replayed.consumer_group else [],
-            replayed_as=replayed.replayed_as,
-        )
-
-    def _described(self, row: Any, partition_id: int, offset: int) -> DescribedMessage:
+        """Return one message with its payload."""
+        found = await self.find(partition, name)
+        row = await self._describe(found)
         envelope = row["envelope"].encode()
-        content = read_envelope(self._open(envelope))
+        content = read_envelope(self.open_envelope(envelope))
         return from_row(
             DescribedMessage,
-            row,
-            id=message_id(partition_id, offset),
-            transaction_id=content.transaction_id,
-            partition_id=partition_uuid(partition_id),
-            queue_path=f"{row['queue_name']}/{row['partition_name']}",
-            queue=row["queue_name"],
-            partition=row["partition_name"],
-            trace_id=content.trace_id,
-            producer_sub=content.producer_sub,
+            ChainMap(asdict(content), row),
+            **address_members(*found, row["queue_name"], row["partition_name"]),
             payload=content.data,
-            headers=content.headers,
             is_encrypted=is_encrypted(envelope),
             error_message=row["error"],
             retry_count=row["failures"],
@@ -369,38 +194,133 @@ class Messages:
                 ttl=row["ttl_s"],
                 priority=row["priority"],
             ),
-            mode=_described_mode(row),
+            mode=DescribedMode(**asdict(mode_of([row])), consumed_by_groups=row["consumed_by"]),
             consumer_groups=_groups_decoder.decode(row["groups"] or "[]"),
         )
 
+    async def history(self, partition: str, name: str) -> MessageHistory:
+        """Return how far each group has come with a message, and its dead letters."""
+        address = await self.find(partition, name)
+        deliveries = await self.sql.rows("message_deliveries", *address)
+        letters = await self.sql.rows("message_letters", *address, REDRIVES_SEARCHED)
+        if not deliveries and not letters:
+            raise NotFound("Message not found")
+        return MessageHistory(
+            deliveries=[
+                from_row(GroupDelivery, row, group=row["group_name"]) for row in deliveries
+            ],
+            letters=[
+                from_row(MessageLetter, row, group=row["group_name"], **_other(row))
+                for row in letters
+            ],
+        )
+
+    async def delete(self, partition: str, name: str) -> Intervention:
+        """Take a message out of the log, for all groups, with the dead letters that copy it."""
+        outcome = await self.sql.value("delete_message", *await self.find(partition, name))
+        if outcome == "unknown":
+            raise NotFound("Message not found")
+        return Intervention(
+            partition_id=partition,
+            transaction_id=name,
+            message="Message deleted" if outcome == "deleted" else "Message was deleted already",
+        )
+
+    async def retry(self, partition: str, name: str, group: str | None) -> Intervention:
+        """Let a message that failed be delivered again: redrive its dead letter, or end its wait.
+
+        If it did not fail, `Refused` says how it is.
+        """
+        address = await self.find(partition, name)
+        rows = await self.sql.rows("end_backoff", *address, group)
+        if rows:
+            self.announcer.announce(rows[0]["queue_id"], 1)
+            return Intervention(
+                partition_id=partition,
+                transaction_id=name,
+                message="Message is available again",
+                consumer_groups=[row["group_name"] for row in rows],
+            )
+        return await self._redrive(partition, name, address, group)
+
+    async def give_up(
+        self, partition: str, name: str, group: str | None, error: str | None
+    ) -> Intervention:
+        """Make a dead letter of a message, for one group or for all that wait for it."""
+        address = await self.find(partition, name)
+        described = await self._describe(address)
+        text = (error or "Moved to the dead letters by hand")[:ERROR_TEXT_CHARS_MAX]
+        rows = await self.sql.rows("give_up_message", *address, group, text.replace("\0", ""))
+        if not rows:
+            known = {each["name"] for each in msgspec.json.decode(described["groups"] or "[]")}
+            if group is not None and group not in {*known, QUEUE_MODE}:
+                raise NotFound(f"consumer group {group} does not exist")
+            raise Refused("every consumer group in question is done with the message")
+        self.note_letters(described["queue_name"], len(rows))
+        return Intervention(
+            partition_id=partition,
+            transaction_id=name,
+            message="Message moved to the dead letters",
+            consumer_groups=[row["group_name"] for row in rows],
+        )
+
+    async def peek(
+        self, queue: str, partition: str | None, group: str | None, limit: int
+    ) -> PeekPage:
+        """Return what a group would get next, without claiming it."""
+        group = group or QUEUE_MODE
+        rows = await self.sql.rows("peek_messages", queue, partition, group, limit)
+        return PeekPage([self._peeked(row, queue, group) for row in rows])
+
+    async def find(self, partition: str, name: str) -> tuple[int, int]:
+        """Return the address of a message that a route names; an address is taken at its word."""
+        partition_id = named_partition(partition)
+        if offset := offset_in(partition_id, name):
+            return partition_id, offset
+        key = xxhash.xxh3_128_digest(name.encode(), self.hash_seed)
+        missing = NotFound("Message not found")
+        return partition_id, await self.sql.value(
+            "find_message", partition_id, key, name, SEGMENTS_SEARCHED, missing=missing
+        )
+
+    async def _redrive(
+        self, partition: str, name: str, address: tuple[int, int], group: str | None
+    ) -> Intervention:
+        """Redrive the newest dead letter of a message, or say why there is nothing to retry."""
+        letters = await self.sql.rows("letters_of_message", *address, group)
+        if not letters:
+            raise Refused(_why_not_retried((await self._describe(address))["status"]))
+        replayed = await self.letters.replay(letters[0]["id"], Target())
+        return Intervention(
+            partition_id=partition,
+            transaction_id=name,
+            message="Dead letter redriven",
+            consumer_groups=[replayed.consumer_group] if replayed.consumer_group else [],
+            replayed_as=replayed.replayed_as,
+        )
+
+    async def _describe(self, address: tuple[int, int]) -> Any:
+        missing = NotFound("Message not found")
+        return await self.sql.row("describe_message", *address, missing=missing)
+
     def _peeked(self, row: Any, queue: str, group: str) -> PeekedMessage:
-        content = read_envelope(self._open(row["envelope"].encode()))
-        return PeekedMessage(
+        content = read_envelope(self.open_envelope(row["envelope"].encode()))
+        return from_row(
+            PeekedMessage,
+            ChainMap(asdict(content), row),
             id=message_id(row["partition_id"], row["message_offset"]),
-            transaction_id=content.transaction_id,
             partition_id=partition_uuid(row["partition_id"]),
             queue=queue,
             partition=row["partition_name"],
             consumer_group=group,
-            trace_id=content.trace_id,
-            producer_sub=content.producer_sub,
-            headers=content.headers,
-            data=content.data,
-            created_at=row["created_at"],
         )
 
 
 _groups_decoder: Final = msgspec.json.Decoder(list[GroupState])
 
 
-def _described_mode(row: Any) -> DescribedMode:
-    has_queue_mode = row["queue_status"] is not None
-    named_groups = row["total_groups"]
-    kind = mode_type(has_queue_mode=has_queue_mode, named_groups=named_groups)
-    return DescribedMode(has_queue_mode, named_groups, kind, row["consumed_by"])
-
-
-def _other(partition_id: int | None, offset: int | None) -> dict[str, str | None]:
+def _other(row: Any) -> dict[str, str | None]:
+    partition_id, offset = row["other_partition_id"], row["other_offset"]
     if partition_id is None or offset is None:
         return {"other_partition_id": None, "other_id": None}
     return {

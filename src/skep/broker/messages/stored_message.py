@@ -6,15 +6,20 @@ in front of the others tell that the payload is encrypted (`enc`) or that the me
 """
 
 from collections.abc import Callable
-from typing import Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
+from uuid import UUID
 
 import msgspec
 
-from skep.model.errors import Refused
+from skep.model.errors import BadRequest, NotFound, Refused
+from skep.model.ids import message_id, parse_address, parse_partition_uuid, partition_uuid
 from skep.model.wire import JSON_NULL
 
 SealEnvelope: TypeAlias = Callable[[bytes], bytes]
 """Returns an envelope with its payload encrypted."""
+
+Status: TypeAlias = Literal["pending", "processing", "completed", "dead_letter"]
+"""The state of a message across the groups of its queue, as `message_standing` decides it."""
 
 _ENCRYPTED: Final = b'{"enc":'
 _DATA: Final = b',"data":'
@@ -30,6 +35,48 @@ class Envelope(msgspec.Struct, rename="camel", frozen=True):
     producer_sub: str | None = None
     headers: msgspec.Raw = JSON_NULL
     data: msgspec.Raw = JSON_NULL
+
+
+class MessageAddress(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """Which message it is."""
+
+    id: str
+    transaction_id: str
+    partition_id: str
+    queue_path: str
+    queue: str
+    partition: str
+
+
+def address_members(partition_id: int, offset: int, queue: str, partition: str) -> dict[str, Any]:
+    """Return the members of `MessageAddress` but for the transaction id."""
+    return {
+        "id": message_id(partition_id, offset),
+        "partition_id": partition_uuid(partition_id),
+        "queue_path": f"{queue}/{partition}",
+        "queue": queue,
+        "partition": partition,
+    }
+
+
+def named_partition(text: str) -> int:
+    """Return the partition that a route names by its id; one that is not ours does not exist."""
+    partition_id = parse_partition_uuid(text)
+    if partition_id is not None:
+        return partition_id
+    try:
+        UUID(text)
+    except ValueError:
+        raise BadRequest(
+            f"Invalid partition_id: {text[:100]!r}. Use the partitionId of a message."
+        ) from None
+    raise NotFound("Partition not found")
+
+
+def offset_in(partition_id: int, text: str) -> int | None:
+    """Return the offset when the text is the id of a message in this partition."""
+    address = parse_address(text)
+    return address[1] or None if address is not None and address[0] == partition_id else None
 
 
 _envelope_decoder: Final = msgspec.json.Decoder(Envelope)

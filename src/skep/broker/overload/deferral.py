@@ -9,18 +9,18 @@ Messages of an encrypted queue are encrypted here as well.
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, TypeAlias
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 from uuid import UUID
 
 import msgspec
 
-from skep.broker.ack.accept import AckRequest, AckRow
-from skep.broker.directory import Directory, Partition, PartitionProvisioner
+from skep.broker.ack.statuses import AckRow
+from skep.broker.directory import Directory, Partition, PartitionProvisioner, QueueLabels
 from skep.broker.overload.shares import estimated_wait_s, retry_after_s
-from skep.broker.push.accept import Push
-from skep.broker.push.pending_writes import Entry
+from skep.broker.push.request import Entry
 from skep.broker.push.rules import QueueRules, RuleBook
-from skep.broker.push.size_limit import AdmissionGate, Full
+from skep.broker.push.size_limit import AdmissionGate
 from skep.db.access.errors import RulesChanged
 from skep.db.access.slots import Caller
 from skep.engine.driver import Work
@@ -34,7 +34,9 @@ from skep.model.errors import (
 )
 from skep.model.ids import time_ordered_uuid
 from skep.model.priorities import Priority
-from skep.model.wire import DEFAULT_PARTITION, PushItem
+
+if TYPE_CHECKING:
+    from skep.broker.ack.accept import AckRequest
 
 DEFER_CALL: Final = (
     "select * from skep.defer_operations($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)"
@@ -47,12 +49,12 @@ PRIORITY_BY_TYPE: Final = {PUSH_TYPE: int(Priority.PUSH), ACK_TYPE: int(Priority
 TRIES_MAX: Final = 5
 """How often rules may change or partitions vanish under a call before it is given up."""
 
-_ITEM_WEIGHT: Final = 512
-
 _REFUSAL_BY_OUTCOME: Final = {
     "full": "the operation queue is full; try again when some operations are done",
     "partition_full": "the operation queue of the partition is full; try again when some are done",
 }
+
+DeferralReason: TypeAlias = Literal["overloaded", "partition_deferred"]
 
 _encode = msgspec.json.encode
 _pack = msgspec.msgpack.encode
@@ -104,6 +106,12 @@ class Accepted(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
 class AcceptedAnswer(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     """The request was accepted and is carried out later."""
 
+    status: Literal["queued"] = "queued"
+    reason: DeferralReason
+    """Why it was not done at once: the broker is `overloaded`, or earlier operations wait for the
+    partition (`partition_deferred`)."""
+    note: str
+    """Where to follow it, for people."""
     operation_id: str
     """Of the operation that will be done last; the only one unless there are several partitions."""
     queue_position: int
@@ -122,21 +130,18 @@ class DepthLimits(NamedTuple):
     bytes: int
 
 
+@dataclass(slots=True, eq=False)
 class PendingDeferral(Work):
     """One request to be stored as operations."""
 
-    __slots__ = ("accepted", "answer", "error", "parts", "positions", "weight")
-
-    def __init__(self, positions: Sequence[int], weight: int, answer: "Answer") -> None:
-        super().__init__()
-        self.positions = positions
-        """Where each item stands in the request."""
-        self.weight = weight
-        """About how many bytes it holds on to."""
-        self.answer = answer
-        self.parts: list[OperationPart] | None = None
-        self.accepted: list[Accepted] = []
-        self.error: SkepError | None = None
+    positions: Sequence[int]
+    """Where each item stands in the request."""
+    weight: int
+    """About how many bytes it holds on to."""
+    answer: Callable[["PendingDeferral"], None]
+    parts: list[OperationPart] | None = None
+    accepted: list[Accepted] = field(default_factory=list[Accepted])
+    error: SkepError | None = None
 
     def finish(self) -> None:
         """Answer what was accepted, which may be nothing."""
@@ -149,71 +154,39 @@ class PendingDeferral(Work):
         self.finish()
 
 
-Answer: TypeAlias = Callable[[PendingDeferral], None]
-
-
+@dataclass(slots=True, eq=False, kw_only=True)
 class PushDeferral(PendingDeferral):
     """A push to accept."""
 
-    __slots__ = ("items", "producer", "refused")
-
-    def __init__(
-        self,
-        items: Sequence[PushItem],
-        positions: Sequence[int],
-        producer: str | None,
-        size: int,
-        answer: Answer,
-    ) -> None:
-        super().__init__(positions, _ITEM_WEIGHT * len(items) + size, answer)
-        self.items = items
-        self.producer = producer
-        self.refused: dict[int, SkepError] = {}
-        """Items that their queues do not take, by place in `items`."""
+    entries_by_key: Mapping[tuple[str, str], Sequence[Entry]]
+    """The items by queue and partition."""
+    labels: QueueLabels
+    refused: dict[int, SkepError] = field(default_factory=dict[int, SkepError])
+    """Items that their queues do not take, by place in `positions`."""
 
 
+@dataclass(slots=True, eq=False, kw_only=True)
 class AckDeferral(PendingDeferral):
     """A batch of acks to accept."""
 
-    __slots__ = ("request", "transaction_ids")
-
-    def __init__(
-        self,
-        request: AckRequest,
-        transaction_ids: Sequence[str],
-        positions: Sequence[int],
-        answer: Answer,
-    ) -> None:
-        super().__init__(positions, _ITEM_WEIGHT * len(request.rows) + 1, answer)
-        self.request = request
-        """Its rows are accepted; the others have their results."""
-        self.transaction_ids = transaction_ids
+    request: "AckRequest"
+    """Its rows are accepted; the others have their results."""
+    names: Sequence[tuple[str | None, str | None]]
+    """The transaction id and the message id of each item, as far as it has them."""
 
 
+@dataclass(slots=True, eq=False)
 class DeferralExecutor:
     """Executor of the operation `defer`."""
 
-    def __init__(
-        self,
-        caller: Caller,
-        *,
-        push: Push,
-        directory: Directory,
-        provisioner: PartitionProvisioner,
-        rule_book: RuleBook,
-        gate: AdmissionGate,
-        limits: DepthLimits,
-        when_accepted: Callable[[Sequence[OperationPart]], None],
-    ) -> None:
-        self._caller: Final = caller
-        self._push: Final = push
-        self._directory: Final = directory
-        self._provisioner: Final = provisioner
-        self._rule_book: Final = rule_book
-        self._gate: Final = gate
-        self._limits: Final = limits
-        self._when_accepted: Final = when_accepted
-        self.accepted_count = 0
+    caller: Caller
+    directory: Directory
+    provisioner: PartitionProvisioner
+    rule_book: RuleBook
+    gate: AdmissionGate
+    limits: DepthLimits
+    when_accepted: Callable[[Sequence[OperationPart]], None]
+    accepted_count: int = 0
 
     async def execute(self, batch: Sequence[PendingDeferral], *, is_repeated: bool) -> None:
         """Accept the requests; what an earlier attempt accepted is recognised by its ids."""
@@ -251,15 +224,17 @@ class DeferralExecutor:
             work.finish()
 
     async def _prepare_push(self, work: PushDeferral) -> list[OperationPart]:
-        keys = {(item.queue, item.partition or DEFAULT_PARTITION) for item in work.items}
-        await self._provisioner.provide(keys)
-        parts: list[OperationPart] = []
-        for partition, entries in self._push.prepare(work.items, work.producer).items():
-            taken = self._validate(work, partition, entries)
-            if taken:
-                await self._admit(partition, len(taken))
-                parts.append(self._push_part(work, partition, taken))
-        return parts
+        await self.provisioner.provide(set(work.entries_by_key), work.labels)
+        known = self.directory.partitions
+        taken = {
+            known[key]: entries
+            for key, given in work.entries_by_key.items()
+            if (entries := self._validate(work, known[key], given))
+        }
+        await self.gate.require_room(
+            {partition: len(entries) for partition, entries in taken.items()}
+        )
+        return [self._push_part(work, partition, entries) for partition, entries in taken.items()]
 
     def _validate(
         self, work: PushDeferral, partition: Partition, entries: Sequence[Entry]
@@ -274,20 +249,13 @@ class DeferralExecutor:
                 work.refused[entry[1]] = InvalidPayload(refusal)
         return taken
 
-    async def _admit(self, partition: Partition, count: int) -> None:
-        limit = partition.rules.size_limit
-        if limit is not None:
-            verdict = await self._gate.decide(partition.queue_id, count, limit)
-            if isinstance(verdict, Full):
-                raise verdict.error(partition.key[0])
-
     def _push_part(
         self, work: PushDeferral, partition: Partition, entries: Sequence[Entry]
     ) -> OperationPart:
         rules = partition.rules
         ids = [str(msgspec.json.decode(entry[4])) for entry in entries]
         traces: list[str | None] = [msgspec.json.decode(entry[5]) for entry in entries]
-        envelopes = [self._rule_book.seal(rules, entry[3]) for entry in entries]
+        envelopes = [bytes(self.rule_book.seal(rules, entry[3])) for entry in entries]
         positions = [work.positions[entry[1]] for entry in entries]
         return OperationPart(
             type=PUSH_TYPE,
@@ -302,7 +270,7 @@ class DeferralExecutor:
 
     async def _follow_rules(self, batch: Sequence[PendingDeferral]) -> None:
         parts = [part for work in batch for part in work.parts or ()]
-        await self._rule_book.read(part.rules.queue_id for part in parts if part.rules is not None)
+        await self.rule_book.read(part.rules.queue_id for part in parts if part.rules is not None)
         for work in batch:
             if isinstance(work, PushDeferral):
                 work.parts = None
@@ -310,7 +278,7 @@ class DeferralExecutor:
     async def _call(self, batch: Sequence[PendingDeferral]) -> Sequence[Any]:
         sent = [(number, part) for number, work in enumerate(batch) for part in work.parts or ()]
         rules = {part.rules for _, part in sent if part.rules is not None}
-        return await self._caller.call(
+        return await self.caller.call(
             DEFER_CALL,
             [part.id for _, part in sent],
             [number for number, _ in sent],
@@ -322,9 +290,9 @@ class DeferralExecutor:
             [part.payload for _, part in sent],
             [each.queue_id for each in rules],
             [each.version for each in rules],
-            self._limits.operations,
-            self._limits.per_partition,
-            self._limits.bytes,
+            self.limits.operations,
+            self.limits.per_partition,
+            self.limits.bytes,
         )
 
     def _apply(self, batch: Sequence[PendingDeferral], row_by_id: Mapping[UUID, Any]) -> None:
@@ -336,7 +304,7 @@ class DeferralExecutor:
             if outcomes == {"accepted"}:
                 work.accepted = list(map(_accepted, parts, rows))
                 self.accepted_count += len(parts)
-                self._when_accepted(parts)
+                self.when_accepted(parts)
                 work.finish()
             elif outcomes & {"gone", "again"}:
                 self._drop_gone(work, {row["id"] for row in rows if row["outcome"] == "gone"})
@@ -344,7 +312,8 @@ class DeferralExecutor:
                 refusal = rows[0]
                 after_s = retry_after_s(refusal["waiting"], refusal["pace_s"])
                 message = _REFUSAL_BY_OUTCOME[refusal["outcome"]]
-                work.fail(Overloaded(message, retry_after_s=after_s))
+                depth = refusal["waiting"]
+                work.fail(Overloaded(message, retry_after_s=after_s, queue_depth=depth))
 
     def _drop_gone(self, work: PendingDeferral, gone: set[UUID]) -> None:
         """Provision the partitions of a push again; an ack of a removed one has no consumer."""
@@ -361,9 +330,9 @@ class DeferralExecutor:
             return
         work.parts = None
         for part in lost:
-            partition = self._directory.partitions.get((part.queue, part.partition))
+            partition = self.directory.partitions.get((part.queue, part.partition))
             if partition is not None and partition.partition_id == part.partition_id:
-                self._directory.forget_partition(partition)
+                self.directory.forget_partition(partition)
 
 
 def _prepare_acks(work: AckDeferral) -> list[OperationPart]:
@@ -374,9 +343,7 @@ def _prepare_acks(work: AckDeferral) -> list[OperationPart]:
 
 
 def _ack_part(work: AckDeferral, partition_id: int, rows: list[AckRow]) -> OperationPart:
-    items = [
-        [(work.positions[at], work.transaction_ids[at]) for at in row.positions] for row in rows
-    ]
+    items = [[(work.positions[at], *work.names[at]) for at in row.positions] for row in rows]
     return OperationPart(
         type=ACK_TYPE,
         partition_id=partition_id,
@@ -399,10 +366,14 @@ def _accepted(part: OperationPart, row: Any) -> Accepted:
     )
 
 
-def render_accepted(accepted: Sequence[Accepted], results: Iterable[bytes]) -> tuple[bytes, bytes]:
+def render_accepted(
+    accepted: Sequence[Accepted], results: Iterable[bytes], reason: DeferralReason
+) -> tuple[bytes, bytes]:
     """Render the answer to a request that was accepted, and the id of its last operation."""
     last = max(accepted, key=lambda each: each.queue_position)
     answer = AcceptedAnswer(
+        reason=reason,
+        note="Accepted, not done yet: follow it at GET /api/v1/operations/" + last.operation_id,
         operation_id=last.operation_id,
         queue_position=last.queue_position,
         estimated_wait=max(each.estimated_wait for each in accepted),

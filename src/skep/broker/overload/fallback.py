@@ -1,22 +1,25 @@
 """What becomes of a push or an ack that there was no room for: it waits, or it is deferred.
 
-A request comes here from `intake` when the engine is full or operations wait in its partition. Its
-attempt keeps the results of the items that are done; the others wait in line and are tried again,
-or are stored as operations, to be carried out later. The answer speaks of every item: 201 or 200
-when all of them are done or refused, 202 when some are yet to be done.
+A request comes here when the engine is full or operations wait in its partition. Its attempt keeps
+the results of the items that are done; the others wait in line and are tried again, or are stored
+as operations, to be carried out later. The answer speaks of every item: 201 or 200 when all of them
+are done or refused, 202 when some are yet to be done.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, Generic, Protocol, TypeVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 import msgspec
 
-from skep.broker.ack.accept import Ack, AckRequest
+from skep.broker.ack.naming import named_partition
 from skep.broker.directory import Directory
 from skep.broker.overload.deferral import (
     ACK_TYPE,
     PUSH_TYPE,
     AckDeferral,
+    DeferralReason,
     PendingDeferral,
     PushDeferral,
     render_accepted,
@@ -31,20 +34,23 @@ from skep.broker.overload.waiting_line import (
     PartitionWatch,
     Turn,
 )
-from skep.broker.push.accept import Push
-from skep.broker.push.pending_writes import PushRequest, failed_result
+from skep.broker.push.request import PushRequest, failed_result, queue_labels
 from skep.engine.driver import Engine
 from skep.model.errors import Overloaded, PartitionDeferred, QueueFull, SkepError
-from skep.model.ids import parse_partition_uuid
 from skep.model.priorities import Priority
 from skep.model.queue_options import Deferral
 from skep.model.wire import DEFAULT_PARTITION, AckItem, PushItem
+
+if TYPE_CHECKING:
+    from skep.broker.ack.accept import Ack, AckRequest
+    from skep.broker.push.accept import Push
 
 DEFERRED_PARTITIONS_MAX: Final = 1_000
 """Partitions that one deferred request may have; each is an operation of its own."""
 
 _PUSH_ITEM_WEIGHT: Final = 512
 _ACK_ITEM_WEIGHT: Final = 256
+_DEFERRED_ACK_WEIGHT: Final = 512
 
 _encode = msgspec.json.encode
 
@@ -68,37 +74,29 @@ class Client(Protocol):
         ...
 
 
+@dataclass(slots=True, eq=False)
 class Fallback:
     """The requests of one process that wait, and the way to defer them."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        line: Line,
-        watch: PartitionWatch,
-        directory: Directory,
-        *,
-        deferral: Deferral,
-    ) -> None:
-        self._engine: Final = engine
-        self._line: Final = line
-        self._watch: Final = watch
-        self._directory: Final = directory
-        self._deferral: Final[Deferral] = deferral
-        self.is_idle = True
-        """No request waits. Reading this saves every request the checks of `is_needed`, which is
-        exact where this is false."""
-        self.order: Final = PartitionOrder()
-        """Of pushes; partitions are named by queue and partition."""
+    engine: Engine
+    line: Line
+    watch: PartitionWatch
+    directory: Directory
+    deferral: Deferral
+    is_idle: bool = True
+    """No request waits, and no partition is known to have operations. While this is false it is
+    only likely that some do; the methods below find out."""
+    order: PartitionOrder = field(default_factory=PartitionOrder)
+    """Of pushes; partitions are named by queue and partition."""
 
-    def is_needed(self) -> bool:
+    def _is_needed(self) -> bool:
         """Tell whether any request waits, or any partition is known to have operations."""
-        self.is_idle = not (self._line or self._watch or self.order)
+        self.is_idle = not (self.line or self.watch or self.order)
         return not self.is_idle
 
     def deadline(self) -> float:
         """Return until when a request that comes now is held back."""
-        return self._line.deadline()
+        return self.line.deadline()
 
     def waited_for(
         self, priority: Priority, type_: str = "", partition_ids: Iterable[int] = ()
@@ -109,12 +107,14 @@ class Fallback:
         """
         for partition_id in partition_ids:
             partition = PartitionKey(type_, partition_id)
-            if self._line.has(partition) or self._watch.is_deferred(partition):
+            if self.line.has(partition) or self.watch.is_deferred(partition):
                 return partition
-        return priority if self._line.has(priority) else None
+        return priority if self.line.has(priority) else None
 
     def push_waited_for(self, items: Sequence[PushItem]) -> Kind | None:
         """Return what earlier requests wait for that a push of these items needs too."""
+        if not self._is_needed():
+            return None
         kind = self.waited_for(Priority.PUSH, PUSH_TYPE, self._partition_ids(items))
         if kind is None and self.order.holds(map(_partition_key, items)):
             return Priority.PUSH
@@ -122,80 +122,81 @@ class Fallback:
 
     def ack_waited_for(self, items: Sequence[AckItem], priority: Priority) -> Kind | None:
         """Return what earlier requests wait for that acks of these items need too."""
+        if not self._is_needed():
+            return None
         return self.waited_for(priority, ACK_TYPE, ack_partition_ids(items))
 
     def partition_under_way(self, items: Iterable[PushItem]) -> int | None:
         """Return a partition of these items that earlier pushes are on their way into."""
         for partition_id in self._partition_ids(items):
-            if self._engine.is_under_way("push", partition_id):
+            if self.engine.is_under_way("push", partition_id):
                 return partition_id
         return None
 
     def check_ack_room(self, priority: Priority) -> None:
-        """Make sure that single acks give way to batches.
-
-        Raises:
-            Overloaded: They must.
-        """
-        if priority is Priority.ACK and is_shed(priority, self._engine.load):
+        """Make sure that single acks give way to batches."""
+        if priority is Priority.ACK and is_shed(priority, self.engine.load):
             raise Overloaded
 
     def stand(self, kind: Kind, turn: Turn, *, weight: int, deadline: float) -> None:
         """Let a request stand in line; it is tried again, or refused when its time is over."""
         self.is_idle = False
         if isinstance(kind, PartitionKey) and kind.type != DEFERRAL:
-            self._watch.note(kind)
-        self._line.stand(kind, turn, weight=weight, deadline=deadline)
+            self.watch.note(kind)
+        self.line.stand(kind, turn, weight=weight, deadline=deadline)
 
     def queue_options(self, keys: Iterable[tuple[str, str]]) -> set[Deferral]:
         """Return what the queues of these partitions say about deferral."""
-        partitions = map(self._directory.partitions.get, keys)
+        partitions = map(self.directory.partitions.get, keys)
         return {"asked" if each is None else each.rules.deferral for each in partitions}
 
     def may_defer(self, client: Client, options: set[Deferral]) -> bool:
-        """Decide whether a client gets a 202.
-
-        Args:
-            client: It may have asked for one.
-            options: Of the queues it speaks of; none may say never.
-        """
-        if self._deferral == "never" or "never" in options:
+        """Decide whether a client gets a 202, by the `options` of the queues it speaks of."""
+        if self.deferral == "never" or "never" in options:
             return False
-        return self._deferral == "always" or options == {"always"} or client.prefers_async
+        return self.deferral == "always" or options == {"always"} or client.prefers_async
 
     def defer(self, pending: PendingDeferral) -> None:
         """Accept a request to be done later; its answer is called in any case."""
         self.is_idle = False
         try:
-            self._engine.submit("defer", None, pending.weight, pending)
+            self.engine.submit("defer", None, pending.weight, pending)
         except Overloaded as error:
             # Its frames hold the request that will hold it, and cycles are collected rarely.
             pending.fail(error.with_traceback(None))
 
     def _partition_ids(self, items: Iterable[PushItem]) -> list[int]:
         """Return the partitions of these items, as far as they are known."""
-        partitions = self._directory.partitions
+        partitions = self.directory.partitions
         known = [partitions.get(key) for key in dict.fromkeys(map(_partition_key, items))]
         return [partition.partition_id for partition in known if partition is not None]
 
 
-class _Attempt(Generic[Item]):
+@dataclass(slots=True, eq=False)
+class _Attempt(ABC, Generic[Item]):
     """One client's request that could not be done at once."""
 
-    __slots__ = ("_client", "_deadline", "_fallback", "_items", "_positions", "_results")
+    fallback: Fallback
+    items: Sequence[Item]
+    client: Client
+    deadline: float = field(default=0.0, init=False)
+    positions: Sequence[int] = field(init=False)
+    """Of the items that are not done."""
+    results: list[bytes] = field(init=False)
+    """Of the others."""
+    reason: DeferralReason = field(default="overloaded", init=False)
+    """Why it could not be done at once."""
 
-    def __init__(self, fallback: Fallback, items: Sequence[Item], client: Client) -> None:
-        self._fallback = fallback
-        self._items = items
-        self._client = client
-        self._deadline = 0.0
-        self._positions: Sequence[int] = range(len(items))
-        """Of the items that are not done."""
-        self._results: list[bytes] = [b""] * len(items)
-        """Of the others."""
+    def __post_init__(self) -> None:
+        self.positions = range(len(self.items))
+        self.results = [b""] * len(self.items)
+
+    def _note_reason(self, kind: Kind) -> None:
+        is_deferred = isinstance(kind, PartitionKey)
+        self.reason = "partition_deferred" if is_deferred else "overloaded"
 
     def _pending(self) -> Sequence[Item]:
-        return [self._items[position] for position in self._positions]
+        return [self.items[position] for position in self.positions]
 
     def _stand(
         self,
@@ -204,53 +205,41 @@ class _Attempt(Generic[Item]):
         refuse: Callable[[SkepError], None],
         weight: int,
     ) -> None:
-        self._deadline = self._deadline or self._fallback.deadline()
-        self._fallback.stand(kind, Turn(attempt, refuse), weight=weight, deadline=self._deadline)
+        self.deadline = self.deadline or self.fallback.deadline()
+        self.fallback.stand(kind, Turn(attempt, refuse), weight=weight, deadline=self.deadline)
 
-    def _respond_accepted(self, pending: PendingDeferral) -> None:
-        """Answer that operations were accepted, and what is known of the other items."""
-        body, location = render_accepted(pending.accepted, filter(None, self._results))
+    def _answer(self, pending: PendingDeferral) -> None:
+        """Answer which operations were accepted, if any, and what is known of the other items."""
+        if not pending.accepted:
+            self._conclude()
+            return
+        body, location = render_accepted(pending.accepted, filter(None, self.results), self.reason)
         headers = b"preference-applied: respond-async\r\nlocation: /api/v1/operations/%b\r\n"
-        self._client.respond(202, body, headers=headers % location)
+        self.client.respond(202, body, headers=headers % location)
+
+    @abstractmethod
+    def _conclude(self) -> None:
+        """Answer: every item has its result."""
 
 
+@dataclass(slots=True, eq=False)
 class PushAttempt(_Attempt[PushItem]):
     """A push; every item is stored, deferred or refused by itself."""
 
-    __slots__ = (
-        "_error",
-        "_has_stored",
-        "_is_queued",
-        "_partitions",
-        "_producer",
-        "_size",
-        "_store",
-    )
-
-    def __init__(
-        self,
-        fallback: Fallback,
-        store: Push,
-        items: Sequence[PushItem],
-        client: Client,
-        size: int,
-        producer: str | None,
-    ) -> None:
-        super().__init__(fallback, items, client)
-        self._store = store
-        self._size = size
-        self._producer = producer
-        self._error: SkepError | None = None
-        self._has_stored = False
-        self._is_queued = False
-        self._partitions: list[tuple[str, str]] = []
+    store: "Push"
+    size: int
+    producer: str | None
+    error: SkepError | None = field(default=None, init=False)
+    has_stored: bool = field(default=False, init=False)
+    is_queued: bool = field(default=False, init=False)
+    partitions: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]], init=False)
 
     def resume(self, request: PushRequest) -> None:
         """Go on with the items that an attempt to store them left undone, if any."""
         errors = request.errors or {}
         left: list[int] = []
         passing: SkepError | None = None
-        for at, position in enumerate(self._positions):
+        for at, position in enumerate(self.positions):
             error = errors.get(at)
             if is_passing(error):
                 left.append(position)
@@ -258,147 +247,137 @@ class PushAttempt(_Attempt[PushItem]):
             elif error is not None:
                 self._fail(position, error)
             else:
-                self._results[position] = renumber(request.results[at], position)
-                self._has_stored = True
-        self._positions = left
+                self.results[position] = renumber(request.results[at], position)
+                self.has_stored = True
+        self.positions = left
         if passing is None:
             self._conclude()
         else:
-            self.fall_back(kind_of(passing, Priority.PUSH, PUSH_TYPE))
+            self.fall_back(push_kind(passing))
 
     def fall_back(self, kind: Kind) -> None:
         """There is no room: have the push stored as operations, or let it stand in line."""
+        self._note_reason(kind)
         pending = self._pending()
-        self._partitions = list(dict.fromkeys(map(_partition_key, pending)))
+        self.partitions = list(dict.fromkeys(map(_partition_key, pending)))
         if not self._may_defer(pending):
             self._stand_in_order(kind, self._store_in_turn)
             return
         try:
             self._defer_in_turn()
         except OutOfTurn:
-            under_way = self._fallback.partition_under_way(pending) or 0
+            under_way = self.fallback.partition_under_way(pending) or 0
             self._stand_in_order(PartitionKey(DEFERRAL, under_way), self._defer_in_turn)
 
     def _may_defer(self, items: Sequence[PushItem]) -> bool:
-        if len(self._partitions) > DEFERRED_PARTITIONS_MAX or any(map(_is_for_later, items)):
+        if len(self.partitions) > DEFERRED_PARTITIONS_MAX or any(map(_is_for_later, items)):
             return False
-        if self._store.is_diverting:
+        if self.store.is_diverting:
             return False  # what lies on disk comes first in its partition
-        options = self._fallback.queue_options(self._partitions)
-        return self._fallback.may_defer(self._client, options)
+        options = self.fallback.queue_options(self.partitions)
+        return self.fallback.may_defer(self.client, options)
 
     def _stand_in_order(self, kind: Kind, attempt: Callable[[], None]) -> None:
-        self._fallback.order.queue(self, self._partitions)
-        self._is_queued = True
-        weight = _PUSH_ITEM_WEIGHT * len(self._positions) + self._size
-        self._stand(kind, attempt, self._give_up, weight)
+        self.fallback.order.queue(self, self.partitions)
+        self.is_queued = True
+        self._stand(kind, attempt, self._give_up, self._weight)
+
+    @property
+    def _weight(self) -> int:
+        return _PUSH_ITEM_WEIGHT * len(self.positions) + self.size
 
     def _store_in_turn(self) -> None:
-        """Try it again, after everything of its partitions that came before.
-
-        Raises:
-            BadRequest: The request as a whole is refused.
-            OutOfTurn: Something that came before waits or is being deferred.
-            Overloaded: There is no room.
-        """
-        order = self._fallback.order
-        if order.has_sent(self._partitions) or not order.is_first(self, self._partitions):
+        """Try it again, after everything of its partitions that came before."""
+        order = self.fallback.order
+        if order.has_sent(self.partitions) or not order.is_first(self, self.partitions):
             raise OutOfTurn
-        self._store.push_messages(
-            self._pending(), self.resume, size=self._size, producer=self._producer
+        self.store.push_messages(
+            self._pending(), self.resume, size=self.size, producer=self.producer
         )
         self._leave_order()
 
     def _defer_in_turn(self) -> None:
-        """Have it stored as operations, after everything of its partitions that came before.
-
-        Raises:
-            OutOfTurn: Something that came before waits or is in the engine.
-        """
-        partitions, items = self._partitions, self._pending()
-        order = self._fallback.order
-        is_under_way = self._fallback.partition_under_way(items) is not None
-        if is_under_way or not order.is_first(self, partitions):
+        """Have it stored as operations, after everything of its partitions that came before."""
+        partitions, items = self.partitions, self._pending()
+        order = self.fallback.order
+        is_under_way = self.fallback.partition_under_way(items) is not None
+        is_first = order.is_first(self, partitions)
+        if is_under_way or self.store.is_awaited(partitions) or not is_first:
             raise OutOfTurn
+        refused = self.store.refusals(items, range(len(items)))
+        good = [position for position in range(len(items)) if position not in refused]
+        entries = self.store.prepare(items, good, self.producer)
         self._leave_order()
         order.send(partitions)
-        self._fallback.defer(
-            PushDeferral(items, self._positions, self._producer, self._size, self._end_deferral)
+        self.fallback.defer(
+            PushDeferral(
+                self.positions,
+                self._weight,
+                self._end_deferral,
+                entries_by_key=entries,
+                labels=queue_labels(items[position] for position in good),
+                refused=refused,
+            )
         )
 
     def _end_deferral(self, pending: PendingDeferral) -> None:
         """Answer what was accepted, if anything was."""
         assert isinstance(pending, PushDeferral)
-        self._fallback.order.answered(self._partitions)
+        self.fallback.order.answered(self.partitions)
         if pending.error is not None:
             self._give_up(pending.error)
             return
         for at, error in pending.refused.items():
             self._fail(pending.positions[at], error)
-        if pending.accepted:
-            self._respond_accepted(pending)
-        else:
-            self._conclude()
+        self._answer(pending)
 
     def _leave_order(self) -> None:
-        if self._is_queued:
-            self._fallback.order.leave(self, self._partitions)
-            self._is_queued = False
+        if self.is_queued:
+            self.fallback.order.leave(self, self.partitions)
+            self.is_queued = False
 
     def _give_up(self, error: SkepError) -> None:
         self._leave_order()
-        for position in self._positions:
+        for position in self.positions:
             self._fail(position, error)
         self._conclude()
 
     def _fail(self, position: int, error: SkepError) -> None:
-        self._error = error
-        item = self._items[position]
-        self._results[position] = failed_result(
-            position, _encode(item.transaction_id), error, _encode(item.queue)
+        self.error = error
+        item = self.items[position]
+        self.results[position] = failed_result(
+            position, _encode(item.transaction_id or ""), error, _encode(item.queue)
         )
 
     def _conclude(self) -> None:
-        """Answer: every item has its result."""
-        if self._has_stored or self._error is None:
-            self._client.respond(201, b"[%b]" % b",".join(self._results))
+        if self.has_stored or self.error is None:
+            self.client.respond(201, b"[%b]" % b",".join(self.results))
         else:
-            self._client.refuse(self._error)
+            self.client.refuse(self.error)
 
 
+@dataclass(slots=True, eq=False)
 class AckAttempt(_Attempt[AckItem]):
     """Acks. Only a batch may be deferred; a single ack is recorded in time or refused."""
 
-    __slots__ = ("_group", "_priority", "_record")
+    record: "Ack"
+    group: str | None
+    priority: Priority
 
-    def __init__(
-        self,
-        fallback: Fallback,
-        record: Ack,
-        items: Sequence[AckItem],
-        group: str | None,
-        client: Client,
-        priority: Priority,
-    ) -> None:
-        super().__init__(fallback, items, client)
-        self._record = record
-        self._group = group
-        self._priority = priority
-
-    def resume(self, request: AckRequest) -> None:
+    def resume(self, request: "AckRequest") -> None:
         """Go on with the items that an attempt to record them left undone, if any."""
         if request.error is not None:
             if is_passing(request.error):
-                self.fall_back(self._priority)
+                self.fall_back(self.priority)
             else:
-                self._client.refuse(request.error)
+                self.client.refuse(request.error)
             return
         # All results are kept; those of items that wait are replaced when these are done.
-        positions = self._positions
+        positions = self.positions
         for at, position in enumerate(positions):
-            self._results[position] = renumber(request.results[at], position)
+            self.results[position] = renumber(request.results[at], position)
         left = sorted(at for waiting in request.deferred.values() for at in waiting)
-        self._positions = [positions[at] for at in left]
+        self.positions = [positions[at] for at in left]
         if request.deferred:
             self.fall_back(PartitionKey(ACK_TYPE, next(iter(request.deferred))))
         else:
@@ -406,24 +385,33 @@ class AckAttempt(_Attempt[AckItem]):
 
     def fall_back(self, kind: Kind) -> None:
         """There is no room: have the acks stored as operations, or let them stand in line."""
+        self._note_reason(kind)
         items = self._pending()
         if self._may_defer(items):
-            request = self._record.prepare(items, self._group, lambda _: None)
-            ids = [item.transaction_id for item in items]
-            self._fallback.defer(AckDeferral(request, ids, self._positions, self._end_deferral))
+            request = self.record.prepare(items, self.group, lambda _: None)
+            ids = [(item.transaction_id, item.message_id or item.id) for item in items]
+            self.fallback.defer(
+                AckDeferral(
+                    self.positions,
+                    _DEFERRED_ACK_WEIGHT * len(request.rows) + 1,
+                    self._end_deferral,
+                    request=request,
+                    names=ids,
+                )
+            )
             return
         self._stand(kind, self._record_in_turn, self._give_up, _ACK_ITEM_WEIGHT * len(items))
 
     def _may_defer(self, items: Sequence[AckItem]) -> bool:
-        if self._priority is Priority.ACK:
+        if self.priority is Priority.ACK:
             return False
         if len(ack_partition_ids(items)) > DEFERRED_PARTITIONS_MAX:
             return False
-        return self._fallback.may_defer(self._client, {"asked"})
+        return self.fallback.may_defer(self.client, {"asked"})
 
     def _record_in_turn(self) -> None:
-        self._fallback.check_ack_room(self._priority)
-        self._record.ack_messages(self._pending(), self._group, self.resume)
+        self.fallback.check_ack_room(self.priority)
+        self.record.ack_messages(self._pending(), self.group, self.resume)
 
     def _end_deferral(self, pending: PendingDeferral) -> None:
         """Answer what was accepted, if anything was."""
@@ -432,21 +420,18 @@ class AckAttempt(_Attempt[AckItem]):
             self._give_up(pending.error)
             return
         for position, result in zip(pending.positions, pending.request.results, strict=True):
-            self._results[position] = renumber(result, position) if result else b""
-        if pending.accepted:
-            self._respond_accepted(pending)
-        else:
-            self._conclude()
+            self.results[position] = renumber(result, position) if result else b""
+        self._answer(pending)
 
     def _give_up(self, error: SkepError) -> None:
         """Refuse the request if none of it was done; else answer which items were not."""
-        if len(self._positions) == len(self._items):
-            self._client.refuse(error)
+        if len(self.positions) == len(self.items):
+            self.client.refuse(error)
         else:
             self._conclude()
 
     def _conclude(self) -> None:
-        self._client.respond(200, b"[%b]" % b",".join(self._results))
+        self.client.respond(200, b"[%b]" % b",".join(self.results))
 
 
 def is_passing(error: SkepError | None) -> bool:
@@ -454,11 +439,11 @@ def is_passing(error: SkepError | None) -> bool:
     return isinstance(error, Overloaded) and not isinstance(error, QueueFull)
 
 
-def kind_of(error: SkepError | None, priority: Priority, type_: str) -> Kind:
-    """Return what to wait for after such an error."""
+def push_kind(error: SkepError) -> Kind:
+    """Return what a push or a transaction has to wait for after such an error."""
     if isinstance(error, PartitionDeferred):
-        return PartitionKey(type_, error.partition_id)
-    return priority
+        return PartitionKey(error.operation_type, error.partition_id)
+    return Priority.PUSH
 
 
 def renumber(result: bytes, position: int) -> bytes:
@@ -468,7 +453,7 @@ def renumber(result: bytes, position: int) -> bytes:
 
 def ack_partition_ids(items: Sequence[AckItem]) -> set[int]:
     """Return the partitions that acks name validly."""
-    found = (parse_partition_uuid(item.partition_id) for item in items)
+    found = map(named_partition, items)
     return {partition_id for partition_id in found if partition_id is not None}
 
 

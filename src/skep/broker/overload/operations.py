@@ -8,28 +8,29 @@ from uuid import UUID
 import msgspec
 
 from skep.broker.ack.accept import AckRequest
-from skep.broker.overload.deferral import ACK_TYPE
+from skep.broker.cluster.housekeeping import CallDuty
+from skep.broker.overload.deferral import ACK_TYPE, PRIORITY_BY_TYPE, DepthLimits
 from skep.broker.overload.shares import estimated_wait_s
+from skep.broker.paging import from_row
 from skep.broker.timestamps import wire_time
+from skep.db.access.functions import Functions
 from skep.db.access.slots import Caller
 from skep.model.errors import NotFound, Refused
 from skep.model.ids import message_id, partition_uuid
 from skep.model.wire import AckItem
 
-STATS_CALL: Final = "select * from skep.operation_stats()"
-LIST_CALL: Final = "select * from skep.list_operations($1, $2, $3, $4)"
-SHOW_CALL: Final = "select * from skep.show_operation($1)"
-RETRY_CALL: Final = "select * from skep.retry_operation($1)"
-CANCEL_CALL: Final = "select skep.cancel_operation($1)"
 PURGE_CALL: Final = "select skep.purge_operations($1, $2, $3)"
-
-_SHOWN_AS_STORED: Final = (
-    "type", "status", "queue", "partition", "priority", "retries", "item_count", "bytes", "error"
-)  # fmt: skip
 
 PURGE_BATCH: Final = 1_000
 PURGE_INTERVAL_S: Final = 60.0
 
+ALERTS_MAX: Final = 10
+"""Stuck operations that the statistics name."""
+
+CROWDED_SHARE: Final = 0.8
+"""Share of the limit from which on the queue of operations is crowded."""
+
+Health: TypeAlias = Literal["healthy", "crowded", "full", "stuck"]
 Status: TypeAlias = Literal["waiting", "processing", "completed", "failed", "cancelled"]
 
 
@@ -85,6 +86,29 @@ class StatusCounts(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     cancelled: int = 0
 
 
+class OperationLatency(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds from acceptance to completion, of the last hundred within five minutes."""
+
+    samples: int
+    average: float | None
+    p50: float | None
+    p95: float | None
+    max: float | None
+
+
+class OperationAlert(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """An operation that is stuck, and its partition with it."""
+
+    operation_id: str
+    type: Literal["push", "ack_batch"]
+    queue: str
+    partition: str
+    status: Status
+    retries: int
+    due_at: str
+    """Since when a process could have carried it out."""
+
+
 class OperationStats(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     """How many operations there are. Those that ended are counted while they are kept."""
 
@@ -92,6 +116,13 @@ class OperationStats(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     by_type: dict[str, StatusCounts]
     waiting_bytes: int
     oldest_waiting_at: str | None
+    newest_waiting_at: str | None
+    latency: OperationLatency
+    system_health: Health
+    """`stuck`: an operation was not carried out for `operation_timeout_s` although it could have
+    been. `full`: no more are accepted; `crowded`: soon. Otherwise `healthy`."""
+    alerts: list[OperationAlert]
+    """The stuck operations, at most ten."""
     seconds_per_operation: float | None
     """The present pace of all processes together; null when nothing was done of late."""
     estimated_wait: float
@@ -101,13 +132,22 @@ class OperationStats(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
 class OperationControl:
     """Shows operations, and retries or cancels them on request."""
 
-    def __init__(self, caller: Caller, *, when_waiting: Callable[[], None]) -> None:
-        self._caller: Final = caller
+    def __init__(
+        self,
+        caller: Caller,
+        *,
+        when_waiting: Callable[[], None],
+        limits: DepthLimits,
+        timeout_s: float,
+    ) -> None:
+        self._sql: Final = Functions(caller)
         self._when_waiting: Final = when_waiting
+        self._limits: Final = limits
+        self._timeout_s: Final = timeout_s
 
     async def stats(self) -> OperationStats:
-        """Count operations by type and status."""
-        rows = await self._caller.call(STATS_CALL)
+        """Count operations by type and status, and tell how they get on."""
+        rows = await self._sql.rows("operation_stats")
         counts: dict[str, dict[str, int]] = {}
         total = dict.fromkeys(get_args(Status), 0)
         waiting_bytes = 0
@@ -118,54 +158,69 @@ class OperationControl:
             if status in {"waiting", "processing"}:
                 waiting_bytes += row["bytes"]
         pace_s = rows[0]["pace_s"] if rows else None
+        latency = await self._sql.row("operation_latency")
+        stuck = await self._sql.rows(
+            "stuck_operations", list(PRIORITY_BY_TYPE.values()), self._timeout_s, ALERTS_MAX
+        )
+        depth = total["waiting"] + total["processing"]
         return OperationStats(
             total=StatusCounts(**total),
             by_type={type_: StatusCounts(**by_status) for type_, by_status in counts.items()},
             waiting_bytes=waiting_bytes,
             oldest_waiting_at=_time(rows[0]["oldest_at"]) if rows else None,
+            newest_waiting_at=_time(rows[0]["newest_at"]) if rows else None,
+            latency=OperationLatency(
+                samples=latency["samples"],
+                average=latency["average_s"],
+                p50=latency["p50_s"],
+                p95=latency["p95_s"],
+                max=latency["max_s"],
+            ),
+            system_health="stuck" if stuck else self._health(depth, waiting_bytes),
+            alerts=[
+                from_row(
+                    OperationAlert, row, operation_id=str(row["id"]), due_at=_time(row["due_at"])
+                )
+                for row in stuck
+            ],
             seconds_per_operation=pace_s,
-            estimated_wait=estimated_wait_s(total["waiting"] + total["processing"], pace_s),
+            estimated_wait=estimated_wait_s(depth, pace_s),
         )
+
+    def _health(self, depth: int, waiting_bytes: int) -> Health:
+        filled = max(depth / self._limits.operations, waiting_bytes / self._limits.bytes)
+        if filled >= 1:
+            return "full"
+        return "crowded" if filled >= CROWDED_SHARE else "healthy"
 
     async def list_operations(
         self, *, status: Status | None, queue: str | None, before: int | None, limit: int
     ) -> OperationPage:
         """Return a page of operations, the newest first."""
-        rows = await self._caller.call(LIST_CALL, status, queue, before, limit + 1)
+        rows = await self._sql.rows("list_operations", status, queue, before, limit + 1)
         page = rows[:limit]
         return OperationPage(
-            operations=[OperationSummary(**_summary(row)) for row in page],
+            operations=[from_row(OperationSummary, row, **_members(row)) for row in page],
             next_before=str(page[-1]["number"]) if len(rows) > limit and page else None,
         )
 
     async def show(self, operation_id: UUID) -> OperationDetail:
-        """Return an operation with its answer.
-
-        Raises:
-            NotFound: There is no such operation, or no longer.
-        """
-        rows = await self._caller.call(SHOW_CALL, operation_id)
-        if not rows:
-            raise _unknown(operation_id)
-        row = rows[0]
+        """Return an operation with its answer."""
+        row = await self._sql.row("show_operation", operation_id, missing=_unknown(operation_id))
         wait_s = None
         if row["status"] in {"waiting", "processing"}:
             wait_s = estimated_wait_s(row["waiting"], row["pace_s"])
-        return OperationDetail(
-            **_summary(row),
-            queue_position=row["queue_position"],
+        return from_row(
+            OperationDetail,
+            row,
+            **_members(row),
             estimated_wait=wait_s,
             answer=None if row["answer"] is None else _answer(row),
         )
 
     async def retry(self, operation_id: UUID) -> OperationDetail:
-        """Queue a failed operation once more, behind all others of its partition.
-
-        Raises:
-            NotFound: There is no such operation, or no longer.
-            Refused: It has not failed, or its queue is gone.
-        """
-        ((outcome, _),) = await self._caller.call(RETRY_CALL, operation_id)
+        """Queue a failed operation once more, behind all others of its partition."""
+        outcome, _ = await self._sql.row("retry_operation", operation_id)
         if outcome == "unknown":
             raise _unknown(operation_id)
         if outcome != "waiting":
@@ -175,43 +230,25 @@ class OperationControl:
         return await self.show(operation_id)
 
     async def cancel(self, operation_id: UUID) -> None:
-        """Cancel an operation that waits or has failed.
-
-        Raises:
-            NotFound: There is no such operation, or no longer.
-            Refused: It is being carried out or has ended.
-        """
-        ((outcome,),) = await self._caller.call(CANCEL_CALL, operation_id)
+        """Cancel an operation that waits or has failed."""
+        outcome = await self._sql.value("cancel_operation", operation_id)
         if outcome == "unknown":
             raise _unknown(operation_id)
         if outcome != "cancelled":
             raise Refused("the operation is being carried out or has ended")
 
 
-class OperationPurge:
-    """Deletes operations that ended long ago."""
-
-    def __init__(self, caller: Caller, *, keep_s: float, keep_failed_s: float) -> None:
-        self.name: Final = "operation purge"
-        self.interval_s: Final = PURGE_INTERVAL_S
-        self._caller: Final = caller
-        self._keep_s: Final = keep_s
-        self._keep_failed_s: Final = keep_failed_s
-
-    async def run(self) -> bool:
-        """Delete some; return whether there may be more."""
-        ((count,),) = await self._caller.call(
-            PURGE_CALL, self._keep_s, self._keep_failed_s, PURGE_BATCH
-        )
-        return count >= PURGE_BATCH
+def operation_purge(caller: Caller, *, keep_s: float, keep_failed_s: float) -> CallDuty:
+    """Return the duty that deletes operations that ended long ago."""
+    arguments = (keep_s, keep_failed_s, PURGE_BATCH)
+    return CallDuty("operation purge", PURGE_INTERVAL_S, caller, PURGE_CALL, arguments, PURGE_BATCH)
 
 
-def _summary(row: Any) -> dict[str, Any]:
-    """Read the columns that every view of an operation has."""
+def _members(row: Any) -> dict[str, Any]:
+    """Read what every view of an operation shows otherwise than it is stored."""
     is_waiting = row["status"] == "waiting"
     return {
         "operation_id": str(row["id"]),
-        **{name: row[name] for name in _SHOWN_AS_STORED},
         "created_at": _time(row["created_at"]),
         "started_at": _time(row["started_at"]),
         "finished_at": _time(row["finished_at"]),
@@ -248,13 +285,12 @@ def _ack_results(
 ) -> list[dict[str, Any]]:
     """Render acks as the route itself would have."""
     acks = [
-        (index, transaction_id, outcome, is_released)
+        (index, outcome, is_released, AckItem(transaction_id, message_id=next(iter(rest), None)))
         for row, (outcome, is_released) in zip(rows, outcomes, strict=True)
-        for index, transaction_id in row
+        for index, transaction_id, *rest in row
     ]
-    items = [AckItem(transaction_id=each[1], partition_id="") for each in acks]
-    request = AckRequest(items, lambda _: None)
-    for at, (_, _, outcome, is_released) in enumerate(acks):
+    request = AckRequest([each[3] for each in acks], lambda _: None)
+    for at, (_, outcome, is_released, _) in enumerate(acks):
         request.set_outcome(
             at, outcome, queue=queue, partition=partition, lease_released=is_released
         )

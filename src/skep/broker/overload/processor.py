@@ -12,15 +12,17 @@ accepted in it.
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID, uuid4
 
 import msgspec
 
-from skep.broker.ack.accept import AckRow
+from skep.broker.ack.statuses import ack_columns
 from skep.broker.cluster.wakeups import Announcer
 from skep.broker.overload.deferral import ACK_TYPE, PRIORITY_BY_TYPE, AckPayload, PushPayload
+from skep.broker.polling_loop import PollingLoop
 from skep.broker.pop.lease_memory import LeaseMemory
 from skep.broker.transaction.settlement import Operations, Settler, StagedPush
 from skep.db.access.errors import NotExecuted, OutcomeUnknown
@@ -58,8 +60,6 @@ DATABASE_TRIES: Final = 5
 PAUSE_S: Final = 0.5
 PAUSE_S_MAX: Final = 30.0
 """From the first failure of an operation to the next attempt; it doubles up to the other."""
-
-STOP_PATIENCE_S: Final = 2.0
 
 GONE: Final = "the queue was deleted"
 TIMED_OUT: Final = "each attempt timed out"
@@ -101,72 +101,53 @@ class ClaimLost(SkepError):
     code = "claim_lost"
 
 
+@dataclass(slots=True, eq=False)
 class OperationProcessor:
     """Claims operations and carries them out, in a task of its own."""
 
-    def __init__(
-        self,
-        caller: Caller,
-        settler: Settler,
-        *,
-        leases: LeaseMemory,
-        announcer: Announcer,
-        open_envelope: Callable[[bytes], bytes],
-        limits: ProcessorLimits,
-    ) -> None:
-        self._caller: Final = caller
-        self._settler: Final = settler
-        self._leases: Final = leases
-        self._announcer: Final = announcer
-        self._open_envelope: Final = open_envelope
-        self._limits: Final = limits
-        self._is_wanted: Final = asyncio.Event()
-        self._is_stopping = False
-        self._task: asyncio.Task[None] | None = None
-        self.completed_count = 0
-        self.failed_count = 0
+    caller: Caller
+    settler: Settler
+    leases: LeaseMemory
+    announcer: Announcer
+    open_envelope: Callable[[bytes], bytes]
+    limits: ProcessorLimits
+    completed_count: int = 0
+    failed_count: int = 0
+    _loop: PollingLoop = field(init=False)
+    _next_at: float = field(default=0.0, init=False)
+    _is_wanted: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        self._loop = PollingLoop(self._process, lambda: self._next_at)
 
     def start(self) -> None:
         """Begin to process operations."""
-        self._task = asyncio.get_running_loop().create_task(self._run())
+        self._loop.start()
 
     async def stop(self) -> None:
         """Stop. A call under way may end; one that is cut off, the database ends or undoes."""
-        if self._task is None:
-            return
-        self._is_stopping = True
-        self._is_wanted.set()
-        _, unfinished = await asyncio.wait([self._task], timeout=STOP_PATIENCE_S)
-        for task in unfinished:
-            task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
-        self._task = None
+        await self._loop.stop()
 
     def hear_of_operations(self) -> None:
         """Process now: there are operations."""
-        self._is_wanted.set()
+        self._is_wanted, self._next_at = True, 0.0
+        self._loop.poll_sooner()
 
-    async def _run(self) -> None:
-        while not self._is_stopping:
-            self._is_wanted.clear()
-            pause_s = IDLE_S
-            try:
-                if await self.work():
-                    continue
-            except SkepError as error:
-                _log.warning("cannot process operations: %s", error)
-                pause_s = RECOVERY_S
-            except Exception:  # noqa: BLE001 -- a bug must not end the loop: partitions would wait forever
-                _log.exception("a defect stopped processing operations")
-                pause_s = RECOVERY_S
-            await self._rest(pause_s)
-
-    async def _rest(self, seconds: float) -> None:
+    async def _process(self) -> None:
+        """Carry out a claim, and say when to claim again: at once if it brought something."""
+        self._is_wanted = False
+        pause_s = IDLE_S
         try:
-            async with asyncio.timeout(seconds):
-                await self._is_wanted.wait()
-        except TimeoutError:
-            return
+            if await self.work():
+                pause_s = 0.0
+        except SkepError as error:
+            _log.warning("cannot process operations: %s", error)
+            pause_s = RECOVERY_S
+        except Exception:  # noqa: BLE001 -- a bug must not end the loop: partitions would wait forever
+            _log.exception("a defect stopped processing operations")
+            pause_s = RECOVERY_S
+        if not self._is_wanted:
+            self._next_at = asyncio.get_running_loop().time() + pause_s
 
     async def work(self) -> bool:
         """Carry out what one claim brings; tell whether that was anything.
@@ -175,14 +156,14 @@ class OperationProcessor:
             SkepError: The database failed. What was claimed can be claimed again in time.
         """
         claim_id = uuid4()
-        rows = await self._caller.call(
+        rows = await self.caller.call(
             CLAIM_CALL,
             claim_id,
             PRIORITIES,
             PARTITIONS_PER_CLAIM,
             PER_PARTITION,
             BYTES_PER_CLAIM,
-            self._limits.timeout_s,
+            self.limits.timeout_s,
         )
         claimed = [ClaimedOperation(*row) for row in rows]
         for _, operations in groupby(claimed, key=lambda operation: operation.type):
@@ -199,7 +180,7 @@ class OperationProcessor:
             first = partition[0]
             if first.is_gone:
                 await self._postpone(claim_id, first, GONE, retries_max=-1)
-            elif first.retries > self._limits.retries_max:
+            elif first.retries > self.limits.retries_max:
                 await self._postpone(claim_id, first, TIMED_OUT)
             else:
                 hopeful += partition
@@ -262,12 +243,12 @@ class OperationProcessor:
         *,
         retries_max: int | None = None,
     ) -> None:
-        ((status,),) = await self._caller.call(
+        ((status,),) = await self.caller.call(
             POSTPONE_CALL,
             operation.id,
             claim_id,
             error.replace("\0", ""),
-            self._limits.retries_max if retries_max is None else retries_max,
+            self.limits.retries_max if retries_max is None else retries_max,
             PAUSE_S,
             PAUSE_S_MAX,
         )
@@ -288,7 +269,7 @@ class OperationProcessor:
             staged = self._staged(operation)
             pushes += staged
             numbers += [number] * len(staged)
-        settled = await self._settler.settle(
+        settled = await self.settler.settle(
             PROCESS_PUSHES_CALL,
             [[operation.id for operation in operations], claim_id, numbers],
             Operations(pushes, [], []),
@@ -308,7 +289,7 @@ class OperationProcessor:
                 transaction_id,
                 trace_id,
                 key,
-                self._open_envelope(envelope) if is_sealed(envelope) else envelope,
+                self.open_envelope(envelope) if is_sealed(envelope) else envelope,
             )
             for transaction_id, trace_id, key, envelope in zip(
                 payload.transaction_ids,
@@ -325,30 +306,22 @@ class OperationProcessor:
             for number, operation in enumerate(operations, start=1)
             for row in _unpack_acks(operation.payload).rows
         ]
-        answers = await self._caller.call(
+        rows = [row for _, row in sent]
+        answers = await self.caller.call(
             PROCESS_ACKS_CALL,
             [operation.id for operation in operations],
             claim_id,
             [number for number, _ in sent],
-            [row.partition_id for _, row in sent],
-            [row.group for _, row in sent],
-            [row.lease_id for _, row in sent],
-            [row.offset for _, row in sent],
-            [row.key for _, row in sent],
-            [row.status for _, row in sent],
-            [row.error for _, row in sent],
+            *ack_columns(rows),
         )
         if answers and answers[0][0] is None:
             raise ClaimLost
-        self._announce_acks([row for _, row in sent], answers)
-
-    def _announce_acks(self, rows: Sequence[AckRow], answers: Sequence[Any]) -> None:
         ready: dict[int, set[int]] = {}
         for item, _, queue_id, _, _, lease_released, has_more in answers:
             row = rows[int(item) - 1]
             if lease_released and row.lease_text:
-                self._leases.forget(row.lease_text, row.partition_id)
+                self.leases.forget(row.lease_text, row.partition_id)
             if has_more:
                 ready.setdefault(queue_id, set()).add(row.partition_id)
         for queue_id, partitions in ready.items():
-            self._announcer.announce(queue_id, len(partitions))
+            self.announcer.announce(queue_id, len(partitions))

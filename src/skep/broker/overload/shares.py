@@ -12,11 +12,11 @@ and others are being stored as operations.
 
 from collections import Counter, OrderedDict, deque
 from collections.abc import Hashable, Iterable, Mapping
-from heapq import heapify, heappop, heappush
-from itertools import count
+from dataclasses import dataclass
 from math import ceil
 from typing import Final, Generic, NamedTuple, TypeVar
 
+from skep.broker.timetable import Timetable
 from skep.model.priorities import Priority
 
 CEILINGS: Final[Mapping[Priority, float]] = {
@@ -50,10 +50,7 @@ class Share(NamedTuple):
 def engine_shares(*, push: float, pop: float, ack: float) -> dict[str, Share]:
     """Return what each operation of the engine may fill of its capacity.
 
-    Args:
-        push: Share of pushes; transactions, cycles and scheduled messages have as much each.
-        pop: Share of polls.
-        ack: Share of acknowledgments.
+    Transactions, cycles and scheduled messages have as much each as pushes.
     """
     pushes = Share(push, CEILINGS[Priority.PUSH])
     pops = Share(pop, CEILINGS[Priority.POP])
@@ -90,40 +87,29 @@ def retry_after_s(waiting: int, pace_s: float | None) -> int:
     return min(max(1, ceil(estimated_wait_s(waiting, pace_s) / 2)), RETRY_AFTER_S_MAX)
 
 
+@dataclass(slots=True, eq=False)
 class Place(Generic[E]):
     """A request in line."""
 
-    __slots__ = ("deadline", "entry", "is_left", "key", "weight")
-
-    def __init__(self, key: Hashable, entry: E, weight: int, deadline: float) -> None:
-        self.key = key
-        self.entry = entry
-        self.weight = weight
-        self.deadline = deadline
-        self.is_left = False
+    key: Hashable
+    entry: E
+    weight: int
+    deadline: float
+    is_left: bool = False
 
 
 class WaitingLine(Generic[E]):
     """Requests in line, by what they wait for."""
 
-    _LEFT_MAX: Final = 64
-    """Places that were left and may stay among the deadlines before they are removed."""
-
     def __init__(self, weight_max: int) -> None:
         self._weight_max: Final = weight_max
-        self._weight = 0
-        self._size = 0
         self._queues: Final[dict[Hashable, OrderedDict[Place[E], None]]] = {}
-        self._deadlines: list[tuple[float, int, Place[E]]] = []
-        self._serial: Final = count()
+        self._deadlines: Final[Timetable[Place[E]]] = Timetable()
+        self.weight = 0
+        """The weight of all requests."""
 
     def __len__(self) -> int:
-        return self._size
-
-    @property
-    def weight(self) -> int:
-        """The weight of all requests."""
-        return self._weight
+        return len(self._deadlines)
 
     def has(self, key: Hashable) -> bool:
         """Tell whether requests wait for this."""
@@ -131,13 +117,12 @@ class WaitingLine(Generic[E]):
 
     def join(self, key: Hashable, entry: E, *, weight: int, deadline: float) -> Place[E] | None:
         """Let a request wait behind the others; None when there is no room for it."""
-        if self._weight + weight > self._weight_max and self._size:
+        if self.weight + weight > self._weight_max and self._queues:
             return None
         place = Place(key, entry, weight, deadline)
         self._queues.setdefault(key, OrderedDict())[place] = None
-        heappush(self._deadlines, (deadline, next(self._serial), place))
-        self._weight += weight
-        self._size += 1
+        self._deadlines.set(place, deadline)
+        self.weight += weight
         return place
 
     def places(self, key: Hashable) -> list[Place[E]]:
@@ -152,26 +137,19 @@ class WaitingLine(Generic[E]):
         del queue[place]
         if not queue:
             del self._queues[place.key]
-        self._weight -= place.weight
-        self._size -= 1
-        if len(self._deadlines) > 2 * self._size + self._LEFT_MAX:
-            self._deadlines = [each for each in self._deadlines if not each[2].is_left]
-            heapify(self._deadlines)
+        self._deadlines.cancel(place)
+        self.weight -= place.weight
 
     def take_expired(self, now: float) -> list[Place[E]]:
         """Remove the requests whose time is over, and return them."""
-        expired: list[Place[E]] = []
-        while (deadline := self.next_deadline()) is not None and deadline <= now:
-            place = heappop(self._deadlines)[2]
-            expired.append(place)
+        expired = self._deadlines.take_until(now)
+        for place in expired:
             self.leave(place)
         return expired
 
     def next_deadline(self) -> float | None:
         """Return when the next one's time is over."""
-        while self._deadlines and self._deadlines[0][2].is_left:
-            heappop(self._deadlines)
-        return self._deadlines[0][0] if self._deadlines else None
+        return self._deadlines.next_at()
 
     def waited_for(self) -> list[Hashable]:
         """Return everything that requests wait for."""

@@ -9,13 +9,16 @@ first, and every `RETRY_S`; partitions when `PartitionWatch` finds them free.
 import asyncio
 import logging
 from collections.abc import Callable, Hashable
+from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
 from skep.broker.overload.shares import WaitingLine
+from skep.broker.polling_loop import end_task
 from skep.db.access.slots import Caller
 from skep.engine.driver import Engine
 from skep.model.errors import Congested, Overloaded, SkepError
 from skep.model.priorities import Priority
+from skep.telemetry.defects import error_of
 
 _log = logging.getLogger(__name__)
 
@@ -69,13 +72,10 @@ class Line:
     def __init__(
         self, engine: Engine, *, wait_s: float, weight_max: int, is_congestion: bool = False
     ) -> None:
-        """Begin with an empty line.
+        """Begin with an empty line, which is tried when the engine has finished a call.
 
-        Args:
-            engine: The line is tried when it has finished a call.
-            wait_s: How long a request is held back by default.
-            weight_max: What all requests may weigh; beyond, they are refused at once.
-            is_congestion: Refuse as `Congested`, for clients that give up at a 429.
+        Requests beyond `weight_max` are refused at once; with `is_congestion` as `Congested`, for
+        clients that give up at a 429.
         """
         self._book: Final[WaitingLine[Turn]] = WaitingLine(weight_max)
         self._wait_s: Final = wait_s
@@ -117,15 +117,16 @@ class Line:
                 self._try(key)
         self._set_timer()
 
-    def free(self, partition: PartitionKey) -> None:
-        """Try the requests that wait for a partition."""
+    def free(self, partition: PartitionKey) -> bool:
+        """Try the requests that wait for a partition; tell whether none is left."""
         self._try(partition)
         self._set_timer()
+        return not self._book.has(partition)
 
     def stop(self) -> None:
         """Refuse all requests."""
         for place in self._book.take_expired(float("inf")):
-            place.entry.refuse(self._refusal(STOPPING))
+            _tell(place.entry, self._refusal(STOPPING))
         self._set_timer()
 
     def _try(self, kind: Kind) -> None:
@@ -134,14 +135,13 @@ class Line:
         for place in book.places(kind):
             if place.is_left:
                 continue
-            try:
-                place.entry.attempt()
-            except OutOfTurn:
+            error = error_of(place.entry.attempt)
+            if isinstance(error, OutOfTurn):
                 continue
-            except Overloaded:
+            if isinstance(error, Overloaded):
                 return
-            except SkepError as error:
-                place.entry.refuse(error)
+            if error is not None:
+                _tell(place.entry, error)
             book.leave(place)
 
     def _on_timer(self) -> None:
@@ -153,7 +153,7 @@ class Line:
 
     def _refuse(self, turn: Turn) -> None:
         self.refused_count += 1
-        turn.refuse(self._refusal())
+        _tell(turn, self._refusal(queue_depth=len(self._book) + 1))
 
     def _set_timer(self) -> None:
         if not self._book:
@@ -168,10 +168,16 @@ class Line:
             self._timer = self._loop.call_at(at, self._on_timer)
 
 
+def _tell(turn: Turn, error: SkepError) -> None:
+    """Refuse a request. One that cannot be answered does not keep those behind it waiting."""
+    error_of(partial(turn.refuse, error))
+
+
 class PartitionWatch:
     """The partitions in which operations wait, as far as this process has met them."""
 
-    def __init__(self, caller: Caller, when_free: Callable[[PartitionKey], None]) -> None:
+    def __init__(self, caller: Caller, when_free: Callable[[PartitionKey], bool]) -> None:
+        """Begin with none; `when_free` is called until it returns that no request waits for it."""
         self._caller: Final = caller
         self._when_free: Final = when_free
         self._partitions: Final[set[PartitionKey]] = set()
@@ -193,9 +199,7 @@ class PartitionWatch:
 
     async def stop(self) -> None:
         """Stop checking."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await end_task(self._task)
 
     async def _watch(self) -> None:
         try:
@@ -219,6 +223,5 @@ class PartitionWatch:
             return
         still = {row[0] for row in rows}
         for partition in asked:
-            if partition.partition_id not in still:
+            if partition.partition_id not in still and self._when_free(partition):
                 self._partitions.discard(partition)
-                self._when_free(partition)

@@ -5,8 +5,10 @@ to wait. When a client disconnects, what was claimed for its poll is given back 
 the lease and the count of deliveries.
 """
 
+import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from uuid import UUID, uuid4
 
@@ -20,9 +22,12 @@ from skep.broker.directory import (
     PartitionRequest,
     Subscription,
 )
-from skep.db.access.errors import GroupGone
+from skep.broker.overload.fallback import Fallback
+from skep.broker.overload.waiting_line import Turn
+from skep.broker.pop.deadlines import Deadlines
 from skep.engine.driver import Engine, Work
 from skep.model.errors import Overloaded, SkepError, Unavailable
+from skep.model.priorities import Priority
 
 if TYPE_CHECKING:
     from skep.broker.pop.long_poll import LongPolls
@@ -30,7 +35,12 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+RETRY_S: Final = 0.5
+"""Pause before a poll that waits asks again for a group that could not be provided."""
+
 _WEIGHT: Final = 512
+_LINE_WEIGHT: Final = 2_048
+"""What a poll weighs that stands in line for room."""
 
 Deliver: TypeAlias = Callable[[bytes | None], bool]
 """Answer a poll: the body, or None when there is nothing. False when the client is gone."""
@@ -54,59 +64,44 @@ class PollOptions(msgspec.Struct, frozen=True, gc=False):
     """Whether only the newest message of each partition is wanted; None leaves it to the group."""
     is_discovered: bool = False
     """The client named no queue, so the answer as a whole names none either."""
+    creates: bool = True
+    """Whether the queue and the partition are created if they do not exist."""
 
 
+@dataclass(slots=True, eq=False)
 class Poll(Work):
     """One client's request for messages."""
 
-    __slots__ = (
-        "_deliver",
-        "_refuse",
-        "deadline",
-        "fruitless_claims",
-        "group",
-        "lease_id",
-        "long_polls",
-        "options",
-        "partition",
-        "tried_at",
-        "undo_claim",
-        "unit",
-    )
-
-    def __init__(
-        self,
-        options: PollOptions,
-        *,
-        deadline: float,
-        deliver: Deliver,
-        refuse: Callable[[SkepError], None],
-    ) -> None:
-        super().__init__()
-        self.options = options
-        self.deadline = deadline
-        self.group: Group | None = None
-        self.partition: Partition | None = None
-        self.lease_id: UUID = uuid4()
-        self.unit: WorkUnit[Any] | None = None
-        self.long_polls: LongPolls | None = None
-        # Set while it is unknown whether the claim was made; called if the poll ends meanwhile.
-        self.undo_claim: Callable[[Poll], None] | None = None
-        self.tried_at = 0.0
-        self.fruitless_claims = 0
-        self._deliver = deliver
-        self._refuse = refuse
+    options: PollOptions
+    deadline: float
+    answer: Deliver
+    refuse: Callable[[SkepError], None]
+    group: Group | None = None
+    partition: Partition | None = None
+    lease_id: UUID = field(default_factory=uuid4)
+    unit: "WorkUnit[Any] | None" = None
+    waits: bool = False
+    """Its client waits until the deadline, and is told then that there is nothing."""
+    pop: "Pop | None" = None
+    """Where it was accepted."""
+    long_polls: "LongPolls | None" = None
+    undo_claim: Callable[["Poll"], None] | None = None
+    """Set while it is unknown whether the claim was made; called if the poll ends meanwhile."""
+    tried_at: float = 0.0
+    fruitless_claims: int = 0
 
     def deliver(self, body: bytes | None) -> bool:
         """Answer; False when the client is gone and nothing was sent."""
         self.end()
         if body is None and self.group is not None:
             body = empty_body(self.group, self.options)
-        return self._deliver(body)
+        return self.answer(body)
 
     def end(self) -> None:
         """Let nothing more be done for it, except to give back what it may have claimed."""
         self.is_settled = True
+        if self.pop is not None:
+            self.pop.deadlines.end(self)
         if self.undo_claim is not None:
             undo, self.undo_claim = self.undo_claim, None
             undo(self)
@@ -121,21 +116,27 @@ class Poll(Work):
             if isinstance(error, Unavailable | Overloaded) and long_polls.keep_waiting(self):
                 return
             long_polls.leave(self)
+        if self.waits and isinstance(error, Unavailable):
+            self.deliver(None)
+            return
         self.end()
-        self._refuse(error)
+        self.refuse(error)
+
+    def run_out(self) -> None:
+        """Answer it although it is still trying: its time is over."""
+        if self.pop is not None and not self.is_settled:
+            self.pop.withdraw(self)
+            self.fail(Unavailable())
 
 
+@dataclass(slots=True, eq=False)
 class UnwantedClaim(Work):
     """A claim to give back; no client waits for the answer."""
 
-    __slots__ = ("group", "lease_id", "partition_ids")
-
-    def __init__(self, group: Group, lease_id: UUID, partition_ids: set[int] | None) -> None:
-        """Take the partitions claimed, or None if it is unknown whether any were."""
-        super().__init__()
-        self.group = group
-        self.lease_id = lease_id
-        self.partition_ids = partition_ids or set()
+    group: Group
+    lease_id: UUID
+    partition_ids: Collection[int] = ()
+    """The partitions claimed; none if it is unknown whether any were."""
 
     def fail(self, error: SkepError) -> None:
         """Leave the partitions to the end of their lease."""
@@ -143,60 +144,92 @@ class UnwantedClaim(Work):
         _log.warning("a claim could not be given back: %s", error)
 
 
+@dataclass(slots=True, eq=False, frozen=True)
 class Pop:
     """Accept polls."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        directory: Directory,
-        long_polls: "LongPolls",
-        *,
-        now: Callable[[], float],
-    ) -> None:
-        self._engine: Final = engine
-        self._directory: Final = directory
-        self._long_polls: Final = long_polls
-        self._now: Final = now
+    engine: Engine
+    directory: Directory
+    long_polls: "LongPolls"
+    fallback: Fallback
+    deadlines: Deadlines
+    now: Callable[[], float]
 
-    def pop_messages(self, poll: Poll) -> None:
+    def pop(self, poll: Poll, *, waits: bool) -> None:
+        """Serve a poll, unless it is aborted first.
+
+        One that waits for messages also waits for room, and is told that there is nothing when its
+        time is over: a consumer goes on polling after that, and may end at an error.
+        """
+        poll.waits = waits
+        fallback = self.fallback
+        if fallback.is_idle or fallback.waited_for(Priority.POP) is None:
+            try:
+                self.pop_messages(poll)
+            except Overloaded:
+                pass
+            else:
+                return
+
+        def attempt() -> None:
+            if not poll.is_settled:
+                self.pop_messages(poll)
+
+        def refuse(error: SkepError) -> None:
+            if poll.is_settled:
+                return
+            if waits:
+                poll.deliver(None)
+            else:
+                poll.fail(error)
+
+        deadline = poll.deadline if waits else fallback.deadline()
+        turn = Turn(attempt, refuse)
+        fallback.stand(Priority.POP, turn, weight=_LINE_WEIGHT, deadline=deadline)
+
+    def pop_messages(self, poll: Poll, *, is_admitted: bool = False) -> None:
         """Serve a poll; its answer is called once, unless it is aborted first.
+
+        One that was admitted before and goes on is not refused for lack of room.
 
         Raises:
             Overloaded: The engine is full.
         """
         options = poll.options
-        group = self._directory.groups.get((options.queue, options.group))
+        group = self.directory.groups.get((options.queue, options.group))
         if group is None or (options.conflation is not None and group.conflation is None):
             wish = GroupRequest(
                 (options.queue, options.group),
                 options.subscription,
-                self._resume(poll),
-                conflation=options.conflation,
+                options.conflation,
+                options.creates,
+                on_done=self._resume(poll),
             )
-            self._engine.submit("subscribe", None, _WEIGHT, wish)
+            self.engine.submit("subscribe", None, _WEIGHT, wish, is_admitted=is_admitted)
+            self._watch(poll)
             return
         poll.group = group
         if options.partition is not None:
-            partition = self._directory.partitions.get((options.queue, options.partition))
+            partition = self.directory.partitions.get((options.queue, options.partition))
             if partition is None:
-                wished = PartitionRequest([(options.queue, options.partition)], self._resume(poll))
-                self._engine.submit("provision", None, _WEIGHT, wished)
+                key = (options.queue, options.partition)
+                wished = PartitionRequest([key], options.creates, on_done=self._resume(poll))
+                self.engine.submit("provision", None, _WEIGHT, wished, is_admitted=is_admitted)
+                self._watch(poll)
                 return
             poll.partition = partition
-        self.attempt(poll)
+        self.attempt(poll, is_admitted=is_admitted)
 
-    def attempt(self, poll: Poll) -> None:
-        """Let a poll try to claim messages.
-
-        Raises:
-            Overloaded: The engine is full.
-        """
+    def attempt(self, poll: Poll, *, is_admitted: bool = False) -> None:
+        """Let a poll try to claim messages."""
         assert poll.group is not None
-        poll.long_polls = self._long_polls
-        poll.tried_at = self._now()
+        poll.long_polls = self.long_polls
+        poll.tried_at = self.now()
         operation = "pop" if poll.partition is None else "pop_partition"
-        poll.unit = self._engine.submit(operation, poll.group.group_id, _WEIGHT, poll)
+        poll.unit = self.engine.submit(
+            operation, poll.group.group_id, _WEIGHT, poll, is_admitted=is_admitted
+        )
+        self._watch(poll)  # only one that the engine took
 
     def attempt_again(self, poll: Poll) -> None:
         """Let a poll make another claim, under a new lease."""
@@ -215,44 +248,50 @@ class Pop:
         """
         if poll.is_settled:
             return
-        if poll.unit is not None:
-            self._engine.withdraw(poll.unit)
+        self.withdraw(poll)
         poll.end()
-        self._long_polls.leave(poll)
+        self.long_polls.leave(poll)
+
+    def withdraw(self, poll: Poll) -> None:
+        """Take a poll out of the engine, unless its call is under way."""
+        if poll.unit is not None:
+            self.engine.withdraw(poll.unit)
 
     def give_back(self, group: Group, lease_id: UUID, partition_ids: set[int]) -> None:
         """Release a claim whose messages no client will receive."""
-        claim = UnwantedClaim(group, lease_id, partition_ids)
-        self._engine.submit("release", None, _WEIGHT, claim)
+        self._return("release", UnwantedClaim(group, lease_id, partition_ids))
 
     def undo_claim(self, poll: Poll) -> None:
         """Undo the claim of a poll that ended before it was known whether the claim was made."""
         assert poll.group is not None
-        claim = UnwantedClaim(poll.group, poll.lease_id, None)
-        self._engine.submit("undo", None, _WEIGHT, claim)
+        self._return("undo", UnwantedClaim(poll.group, poll.lease_id))
+
+    def _return(self, operation: str, claim: UnwantedClaim) -> None:
+        """Give a claim back, however full the engine is: other polls wait for the partitions."""
+        self.engine.submit(operation, None, _WEIGHT, claim, is_admitted=True)
 
     def subscribe_again(self, group: Group, polls: Sequence[Poll]) -> None:
-        """Start the polls of a deleted group over.
-
-        Not those whose queue was discovered: they must not create a queue that was deleted.
-        """
-        self._directory.forget_group(group)
+        """Start the polls of a deleted group over."""
+        self.directory.forget_group(group)
         for poll in polls:
-            if not poll.is_settled and poll.options.is_discovered:
-                poll.fail(GroupGone("the consumer group does not exist any more"))
-            else:
-                self._start_over(poll)
+            self._start_over(poll)
 
     def find_partition_again(self, poll: Poll) -> None:
-        """Start a poll of a deleted partition over with the one that has its name now."""
+        """Start a poll of a deleted partition over with the one that has its name now.
+
+        It keeps the old one until then: should it have to wait, its next attempt comes here again.
+        """
         if poll.partition is not None:
-            self._directory.forget_partition(poll.partition)
-            poll.partition = None
+            self.directory.forget_partition(poll.partition)
         self._start_over(poll)
+
+    def _watch(self, poll: Poll) -> None:
+        poll.pop = self
+        self.deadlines.begin(poll)
 
     def _start_over(self, poll: Poll) -> None:
         if not poll.is_settled:
-            self._long_polls.leave(poll)  # it waits in the scope of what is gone
+            self.long_polls.leave(poll)  # it waits in the scope of what is gone
             self._resume(poll)(None)
 
     def _resume(self, poll: Poll) -> Callable[[SkepError | None], None]:
@@ -262,9 +301,15 @@ class Pop:
             try:
                 if error is not None:
                     raise error
-                self.pop_messages(poll)
+                self.pop_messages(poll, is_admitted=True)
             except SkepError as refusal:
-                poll.fail(refusal)
+                left_s = poll.deadline - self.now()
+                may_wait = poll.waits and left_s > 0 and not self.long_polls.is_stopped
+                if may_wait and isinstance(refusal, Unavailable):
+                    loop = asyncio.get_running_loop()
+                    loop.call_later(min(RETRY_S, left_s), resume, None)
+                else:
+                    poll.fail(refusal)
 
         return resume
 

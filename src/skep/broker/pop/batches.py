@@ -9,6 +9,7 @@ has that member second. A deleted message is a null. `EnvelopeReader` reads thes
 head of an envelope. Expiry goes by this process's clock, to the second.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -66,11 +67,7 @@ class EnvelopeReader:
         """Messages left out because they had expired."""
 
     def read(self, envelope: bytes) -> bytes | None:
-        """Return an envelope to deliver, or None for a message that is deleted or expired.
-
-        Raises:
-            SkepError: It is sealed and cannot be opened.
-        """
+        """Return an envelope to deliver, or None for a message that is deleted or expired."""
         if envelope == _DELETED:
             return None
         expires_at = expiry_of(envelope)
@@ -80,102 +77,88 @@ class EnvelopeReader:
         return self._open(envelope) if envelope.startswith(SEALED) else envelope
 
 
-class TakenSegment:
+class TakenSegment(msgspec.Struct, eq=False):
     """A segment that a pop returned, cut down to the messages that were taken."""
 
-    __slots__ = (
-        "created_at",
-        "delivery",
-        "envelopes",
-        "is_individual",
-        "keys",
-        "low",
-        "partition_id",
-        "partition_name",
-        "passed_over",
-        "poll",
+    poll: int
+    partition_id: int
+    partition_name: str
+    delivery: int
+    """How often its messages were delivered, this time included, unless `counts` says otherwise."""
+    created_at: datetime
+    low: int
+    """The first offset taken from this segment."""
+    keys: bytes
+    envelopes: list[msgspec.Raw]
+    passed_over: list[int] | None
+    """Offsets completed ahead of the cursor."""
+    is_individual: bool
+    """Messages are acknowledged one by one."""
+    counts: list[int] | None
+    """Triples, if they differ: an offset, and deliveries and failures of the messages up to it."""
+
+
+def cut_segment(row: Sequence[Any]) -> TakenSegment:
+    """Cut the messages that were taken out of a segment, as a pop returned it."""
+    # What was taken lies behind `low`, up to `high`.
+    (poll, partition_id, name, low, high, delivery, first, created_at, keys, body, done, alone,
+     counts) = row  # fmt: skip
+    start, end = max(low + 1 - first, 0), high + 1 - first
+    envelopes = split_array(body)
+    return TakenSegment(
+        poll,
+        partition_id,
+        name,
+        delivery,
+        created_at,
+        first + start,
+        keys[start * KEY_BYTES : end * KEY_BYTES],
+        envelopes if start == 0 and end >= len(envelopes) else envelopes[start:end],
+        done,
+        alone,
+        counts,
     )
 
-    def __init__(self, row: Sequence[Any]) -> None:
-        self.poll: int
-        self.partition_id: int
-        self.partition_name: str
-        self.delivery: int
-        self.created_at: datetime
-        self.passed_over: list[int] | None
-        """Offsets completed ahead of the cursor."""
-        self.is_individual: bool
-        """Messages are acknowledged one by one."""
-        first: int
-        (
-            self.poll,
-            self.partition_id,
-            self.partition_name,
-            taken_from,
-            taken_to,
-            self.delivery,
-            first,
-            self.created_at,
-            keys,
-            body,
-            self.passed_over,
-            self.is_individual,
-        ) = row
-        start = max(taken_from + 1 - first, 0)
-        end = taken_to + 1 - first
-        self.low: int = first + start
-        """The first offset taken from this segment."""
-        self.keys: bytes = keys[start * KEY_BYTES : end * KEY_BYTES]
-        envelopes = split_array(body)
-        is_whole = start == 0 and end >= len(envelopes)
-        self.envelopes = envelopes if is_whole else envelopes[start:end]
 
-
-class Batch:
+class Batch(msgspec.Struct, eq=False):
     """The messages that one poll got."""
 
-    __slots__ = (
-        "_group",
-        "_partition",
-        "_partition_id",
-        "lease_json",
-        "left_out",
-        "messages",
-        "partitions",
-    )
-
-    def __init__(self, group: Group, lease_json: bytes) -> None:
-        self._group: Final = group
-        self._partition: tuple[bytes, bytes] = (b"", b"")
-        self._partition_id: int = 0
-        self.lease_json: Final = lease_json
-        self.messages: Final[list[bytes]] = []
-        self.left_out: Final[list[tuple[int, int]]] = []
-        """Partition and offset of messages that are not delivered, though no cursor says why."""
-        self.partitions: Final[list[tuple[bytes, bytes]]] = []
-        """Name and id, as they stand in answers, of the partitions that gave messages."""
+    group: Group
+    lease_json: bytes
+    messages: list[bytes] = []
+    left_out: list[tuple[int, int]] = []
+    """Partition and offset of messages that are not delivered, though no cursor says why."""
+    partitions: list[tuple[bytes, bytes]] = []
+    """Name and id, as they stand in answers, of the partitions that gave messages."""
+    partition: tuple[bytes, bytes] = (b"", b"")
+    partition_id: int = 0
 
     def add(self, segment: TakenSegment, reader: EnvelopeReader) -> None:
         """Add the messages of a segment; segments of a partition follow one another."""
-        if segment.partition_id != self._partition_id:
-            self._partition_id = segment.partition_id
+        if segment.partition_id != self.partition_id:
+            self.partition_id = segment.partition_id
             uuid = partition_uuid(segment.partition_id).encode()
-            self._partition = (_encode(segment.partition_name), uuid)
+            self.partition = (_encode(segment.partition_name), uuid)
         count = len(self.messages)
         self._splice(segment, reader)
         if len(self.messages) > count and (
-            not self.partitions or self.partitions[-1] is not self._partition
+            not self.partitions or self.partitions[-1] is not self.partition
         ):
-            self.partitions.append(self._partition)
+            self.partitions.append(self.partition)
 
     def _splice(self, segment: TakenSegment, reader: EnvelopeReader) -> None:
         """Put each envelope behind its id and the common members. This is the inner loop of pop."""
         partition_id, low = segment.partition_id, segment.low
         passed_over = segment.passed_over and frozenset(segment.passed_over)
         head = message_id_head(partition_id, low)
-        common = self._common_members(segment)
+        counts = iter(segment.counts or (math.inf, segment.delivery, 0))
+        counted_to: float = 0
+        common = b""
         deliver = self.messages.append
         for offset, envelope in enumerate(segment.envelopes, low):
+            while offset > counted_to:
+                counted_to = next(counts)
+                common = self._common_members(segment, int(next(counts)), int(next(counts)))
             if passed_over and offset in passed_over:
                 continue
             text: bytes | None = bytes(envelope)
@@ -186,19 +169,19 @@ class Batch:
                     continue
             deliver(b'{"id":"%b%012x"%b%b' % (head, offset & OFFSET_LOW_BITS, common, text[1:]))
 
-    def _common_members(self, segment: TakenSegment) -> bytes:
-        """Render what all messages of a segment share."""
-        name_json, uuid = self._partition
+    def _common_members(self, segment: TakenSegment, deliveries: int, failures: int) -> bytes:
+        """Render what messages of a segment share that were delivered and failed equally often."""
+        name_json, uuid = self.partition
         return (
             b',"queue":%b,"partition":%b,"partitionId":"%b","leaseId":%b,"consumerGroup":%b,'
             b'"createdAt":"%b","deliveryAttempt":%d,"retryCount":%d,'
         ) % (
-            self._group.queue_json,
+            self.group.queue_json,
             name_json,
             uuid,
             self.lease_json,
-            self._group.group_json,
+            self.group.group_json,
             wire_time(segment.created_at),
-            segment.delivery,
-            segment.delivery - 1,
+            deliveries,
+            failures,
         )

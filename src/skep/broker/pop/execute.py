@@ -9,6 +9,7 @@ that is left with nothing tries again.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias
 from uuid import UUID, uuid4
@@ -16,7 +17,7 @@ from uuid import UUID, uuid4
 from skep.broker.cluster.wakeups import Announcer
 from skep.broker.directory import Group
 from skep.broker.pop.accept import Poll, PollOptions, Pop, UnwantedClaim, conflation_echo
-from skep.broker.pop.batches import Batch, EnvelopeReader, TakenSegment
+from skep.broker.pop.batches import Batch, EnvelopeReader, TakenSegment, cut_segment
 from skep.broker.pop.lease_memory import LeaseMemory
 from skep.broker.pop.long_poll import LongPolls
 from skep.db.access.errors import GroupGone, NotExecuted
@@ -24,8 +25,8 @@ from skep.db.access.slots import Caller
 from skep.model.errors import SkepError, Unavailable
 from skep.telemetry.meters import Meters
 
-POP_CALL: Final = "select * from skep.pop_messages($1, $2, $3, $4, $5, $6)"
-POP_PARTITION_CALL: Final = "select * from skep.pop_partitions($1, $2, $3, $4, $5, $6)"
+POP_CALL: Final = "select * from skep.pop_messages($1, $2, $3, $4, $5, $6, true)"
+POP_PARTITION_CALL: Final = "select * from skep.pop_partitions($1, $2, $3, $4, $5, $6, true)"
 UNDO_CALL: Final = "select skep.undo_claims($1, $2)"
 RELEASE_CALL: Final = "select skep.release_claims($1, $2, $3)"
 
@@ -41,31 +42,25 @@ PassOver: TypeAlias = Callable[[str, UUID, Sequence[tuple[int, int]], Callable[[
 the callback is called once."""
 
 
-class UndoExecutor:
-    """Executor of the operation `undo`. Repeating it is harmless: a claim is named by its id."""
+class ClaimReturns:
+    """Executes the operations `undo` and `release`; a claim is named by its id, so both may repeat.
+
+    Either wakes the polls of the queues.
+    """
 
     def __init__(self, caller: Caller, announcer: Announcer) -> None:
         self._caller: Final = caller
         self._announcer: Final = announcer
 
-    async def execute(self, batch: Sequence[UnwantedClaim], *, is_repeated: bool) -> None:
-        """Undo the claims, group by group, and wake the polls of their queues."""
+    async def undo(self, batch: Sequence[UnwantedClaim], *, is_repeated: bool) -> None:
+        """Undo claims of which it is unknown whether they were made."""
         del is_repeated
+        await self._caller.call(UNDO_CALL, None, [claim.lease_id for claim in batch])
         for claim in batch:
-            await self._caller.call(UNDO_CALL, claim.group.group_id, [claim.lease_id])
-            claim.is_settled = True
-            self._announcer.announce(claim.group.queue_id, 1)
+            self._end(claim, 1)
 
-
-class ReleaseExecutor:
-    """Executor of the operation `release`. Repeating it is harmless: a claim is named by its id."""
-
-    def __init__(self, caller: Caller, announcer: Announcer) -> None:
-        self._caller: Final = caller
-        self._announcer: Final = announcer
-
-    async def execute(self, batch: Sequence[UnwantedClaim], *, is_repeated: bool) -> None:
-        """Release all claims in one call, and wake the polls of their queues."""
+    async def release(self, batch: Sequence[UnwantedClaim], *, is_repeated: bool) -> None:
+        """Release all claims in one call."""
         del is_repeated
         partitions = [(claim, partition) for claim in batch for partition in claim.partition_ids]
         await self._caller.call(
@@ -75,35 +70,26 @@ class ReleaseExecutor:
             [claim.lease_id for claim, _ in partitions],
         )
         for claim in batch:
-            claim.is_settled = True
-            self._announcer.announce(claim.group.queue_id, len(claim.partition_ids))
+            self._end(claim, len(claim.partition_ids))
+
+    def _end(self, claim: UnwantedClaim, partition_count: int) -> None:
+        claim.is_settled = True
+        self._announcer.announce(claim.group.queue_id, partition_count)
 
 
+@dataclass(slots=True, eq=False, frozen=True)
 class PopExecutor:
     """Executor of the operations `pop` and `pop_partition`; a call serves one group."""
 
-    def __init__(
-        self,
-        caller: Caller,
-        pop: Pop,
-        leases: LeaseMemory,
-        long_polls: LongPolls,
-        *,
-        pass_over: PassOver,
-        envelopes: EnvelopeReader,
-        now: Callable[[], float],
-        meters: Meters | None = None,
-        is_paused: Callable[[], bool] = lambda: False,
-    ) -> None:
-        self._caller: Final = caller
-        self._meters: Final = meters or Meters()
-        self._is_paused: Final = is_paused
-        self._pop: Final = pop
-        self._leases: Final = leases
-        self._long_polls: Final = long_polls
-        self._pass_over: Final = pass_over
-        self._envelopes: Final = envelopes
-        self._now: Final = now
+    caller: Caller
+    pop: Pop
+    leases: LeaseMemory
+    long_polls: LongPolls
+    pass_over: PassOver
+    envelopes: EnvelopeReader
+    now: Callable[[], float]
+    meters: Meters = field(default_factory=Meters)
+    is_paused: Callable[[], bool] = lambda: False
 
     async def execute(self, batch: Sequence[Poll], *, is_repeated: bool) -> None:
         """Claim for all polls in one call, and answer or park each of them."""
@@ -116,17 +102,17 @@ class PopExecutor:
         assert group is not None
         doubtful = [p.lease_id for p in polls if is_repeated or p.undo_claim is not None]
         if doubtful:
-            await self._caller.call(UNDO_CALL, group.group_id, doubtful)
+            await self.caller.call(UNDO_CALL, group.group_id, doubtful)
         for poll in polls:
             poll.undo_claim = None
-        if self._is_paused():
+        if self.is_paused():
             for poll in polls:
                 self._find_nothing(poll)
             return
         try:
             rows = await self._claim(group, polls)
         except GroupGone:
-            self._pop.subscribe_again(group, polls)
+            self.pop.subscribe_again(group, polls)
             return
         except Unavailable as error:
             if not isinstance(error, NotExecuted):
@@ -136,17 +122,17 @@ class PopExecutor:
         without_partition: set[int] = set()
         for row in rows:
             if row[_FIRST] is not None:
-                segment = TakenSegment(row)
+                segment = cut_segment(row)
                 taken.setdefault(segment.poll, []).append(segment)
             elif row[_POLL] is None:
-                self._meters.queues.note_letters(group.key[0], row[_DELIVERY])
+                self.meters.queues.note_letters(group.key[0], row[_DELIVERY])
             else:
                 without_partition.add(row[_POLL])
         self._count_call(taken.values())
         for number, poll in enumerate(polls, start=1):
             segments = taken.get(number)
             if number in without_partition:
-                self._pop.find_partition_again(poll)
+                self.pop.find_partition_again(poll)
             elif segments is not None:
                 self._serve(group, poll, segments)
             elif not poll.is_settled:
@@ -156,9 +142,9 @@ class PopExecutor:
         """Note that it is unknown whether these polls claimed something."""
         for poll in polls:
             if poll.is_settled:
-                self._pop.undo_claim(poll)
+                self.pop.undo_claim(poll)
             else:
-                poll.undo_claim = self._pop.undo_claim
+                poll.undo_claim = self.pop.undo_claim
 
     async def _claim(self, group: Group, polls: Sequence[Poll]) -> Sequence[Any]:
         leases = [poll.lease_id for poll in polls]
@@ -167,31 +153,31 @@ class PopExecutor:
         lease_s = [poll.options.lease_s for poll in polls]
         if polls[0].partition is None:
             counts = [poll.options.partitions for poll in polls]
-            return await self._caller.call(
+            return await self.caller.call(
                 POP_CALL, group.group_id, leases, batches, counts, auto_acks, lease_s
             )
         partitions = [poll.partition.partition_id if poll.partition else None for poll in polls]
-        return await self._caller.call(
+        return await self.caller.call(
             POP_PARTITION_CALL, group.group_id, leases, partitions, batches, auto_acks, lease_s
         )
 
     def _find_nothing(self, poll: Poll) -> None:
-        if poll.deadline > self._now():
-            self._long_polls.attempt_ended(poll, is_served=False)
+        if poll.deadline > self.now():
+            self.long_polls.park(poll)
         else:
-            self._long_polls.attempt_ended(poll, is_served=True)
-            self._meters.queues.of(poll.options.queue).pop_empty += 1
+            self.long_polls.end_wait(poll)
+            self.meters.queues.of(poll.options.queue).pop_empty += 1
             poll.deliver(None)
 
     def _count_call(self, taken: Iterable[Sequence[TakenSegment]]) -> None:
         messages = sum(len(segment.envelopes) for segments in taken for segment in segments)
         if messages:
-            self._meters.operations["pop"].messages.observe(messages)
+            self.meters.operations["pop"].messages.observe(messages)
 
     def _count_delivered(
         self, group: Group, batch: Batch, body: bytes, taken: Sequence[TakenSegment]
     ) -> None:
-        queues = self._meters.queues
+        queues = self.meters.queues
         queue = queues.of(group.key[0])
         queue.pop_requests += 1
         queue.pop_messages += len(batch.messages)
@@ -209,13 +195,13 @@ class PopExecutor:
         """Answer with what was claimed; give it back if the client is gone or it cannot be read."""
         partitions = {segment.partition_id for segment in taken}
         if poll.is_settled:
-            self._pop.give_back(group, poll.lease_id, partitions)
-            self._long_polls.attempt_ended(poll, is_served=True)
+            self.pop.give_back(group, poll.lease_id, partitions)
+            self.long_polls.end_wait(poll)
             return
         try:
             batch = self._read_batch(group, poll, taken)
         except SkepError as error:
-            self._pop.give_back(group, poll.lease_id, partitions)
+            self.pop.give_back(group, poll.lease_id, partitions)
             poll.fail(error)
             return
         if not batch.messages:
@@ -223,12 +209,12 @@ class PopExecutor:
             return
         body = _full_body(group, poll.options, batch)
         if not poll.deliver(body):
-            self._pop.give_back(group, poll.lease_id, partitions)
+            self.pop.give_back(group, poll.lease_id, partitions)
         else:
             self._count_delivered(group, batch, body, taken)
             if batch.left_out:
                 self._acknowledge_left_out(group, poll, batch, lambda: None)
-        self._long_polls.attempt_ended(poll, is_served=True)
+        self.long_polls.end_wait(poll)
 
     def _acknowledge_left_out(
         self, group: Group, poll: Poll, batch: Batch, proceed: Callable[[], None]
@@ -236,7 +222,7 @@ class PopExecutor:
         if poll.options.auto_ack or not batch.left_out:
             proceed()  # they are done already
         else:
-            self._pass_over(group.key[1], poll.lease_id, batch.left_out, proceed)
+            self.pass_over(group.key[1], poll.lease_id, batch.left_out, proceed)
 
     def _try_again(self, poll: Poll) -> None:
         """Let a poll whose claim held nothing to deliver claim again, up to a limit."""
@@ -244,7 +230,7 @@ class PopExecutor:
         if poll.is_settled:
             return
         if poll.fruitless_claims < FRUITLESS_CLAIMS_MAX:
-            self._pop.attempt_again(poll)
+            self.pop.attempt_again(poll)
             return
         poll.fruitless_claims = 0
         poll.lease_id = uuid4()
@@ -257,14 +243,14 @@ class PopExecutor:
         batch = Batch(group, b'"%b"' % lease_text.encode())
         for segment in taken:
             if is_leased:
-                self._leases.remember(
+                self.leases.remember(
                     lease_text,
                     segment.partition_id,
                     segment.low,
                     segment.keys,
                     is_individual=segment.is_individual,
                 )
-            batch.add(segment, self._envelopes)
+            batch.add(segment, self.envelopes)
         return batch
 
 

@@ -12,6 +12,7 @@ this module knows nothing of WebSockets.
 import asyncio
 import logging
 from collections.abc import Collection, Mapping
+from functools import partial
 from typing import Final, Protocol
 from uuid import UUID
 
@@ -23,6 +24,7 @@ from skep.broker.pop.accept import Poll, PollOptions, Pop
 from skep.db.access.slots import Caller
 from skep.model.errors import Overloaded, SkepError, Unavailable
 from skep.model.ids import parse_partition_uuid
+from skep.telemetry.defects import error_of
 
 END_CALL: Final = "select skep.end_leases($1, $2, $3)"
 
@@ -93,7 +95,9 @@ class Feed:
         self._options: Final = options
         self._client: Final = client
         self._loop: Final = loop
-        self._credit = 0
+        self.group_name: Final = options.group
+        self.credit = 0
+        """How many messages the client is still ready for."""
         self._poll: Poll | None = None
         self._batch: Batch | None = None  # claimed, not handed over yet
         self._pause: asyncio.TimerHandle | None = None
@@ -101,19 +105,9 @@ class Feed:
         self._group: Group | None = None
         self._lease_by_partition: dict[int, UUID] = {}
 
-    @property
-    def group_name(self) -> str:
-        """The consumer group."""
-        return self._options.group
-
-    @property
-    def credit(self) -> int:
-        """How many messages the client is still ready for."""
-        return self._credit
-
     def grant(self, messages: int) -> None:
         """Let the client have so many messages more."""
-        self._credit = min(self._credit + messages, CREDIT_MAX)
+        self.credit = min(self.credit + messages, CREDIT_MAX)
         self._go_on()
 
     def handed_over(self, batch: Batch) -> None:
@@ -134,13 +128,17 @@ class Feed:
         if self._lease_by_partition.get(partition_id) == lease_id:
             del self._lease_by_partition[partition_id]
 
-    def close(self) -> tuple[Group | None, Mapping[int, UUID]]:
-        """Stop, give back what was not handed over, and return the leases the client holds."""
+    def stop(self) -> None:
+        """Claim nothing more. The client keeps what it has, and receives what is on its way."""
         self._is_closed = True
         if self._pause is not None:
             self._pause.cancel()
         if self._poll is not None:
             self._pop.abort(self._poll)
+
+    def close(self) -> tuple[Group | None, Mapping[int, UUID]]:
+        """Stop, give back what was not handed over, and return the leases the client holds."""
+        self.stop()
         if self._batch is not None:
             batch, self._batch = self._batch, None
             self._pop.give_back(batch.group, batch.lease_id, batch.partition_ids)
@@ -149,18 +147,17 @@ class Feed:
 
     def _go_on(self) -> None:
         is_busy = self._poll is not None or self._batch is not None or self._pause is not None
-        if self._is_closed or is_busy or self._credit < 1:
+        if self._is_closed or is_busy or self.credit < 1:
             return
-        batch = min(self._options.batch, self._credit)
+        batch = min(self._options.batch, self.credit)
         poll = self._poll = Poll(
             msgspec.structs.replace(self._options, batch=batch),
             deadline=self._loop.time() + WAIT_S,
-            deliver=self._deliver,
+            answer=self._deliver,
             refuse=self._refuse,
+            waits=True,
         )
-        try:
-            self._pop.pop_messages(poll)
-        except SkepError as error:
+        if error := error_of(partial(self._pop.pop_messages, poll)):
             self._refuse(error)
 
     def _deliver(self, body: bytes | None) -> bool:
@@ -170,7 +167,7 @@ class Feed:
         batch = None if body is None else Batch(body, poll)
         if batch is not None and batch.count:
             self._batch = batch
-            self._credit -= batch.count
+            self.credit -= batch.count
             self._client.take(batch)
         elif self._loop.time() < poll.deadline:
             # Only a broker that stops answers a waiting poll before its deadline.
@@ -208,35 +205,23 @@ class Live:
         self._caller: Final = caller
         self._announcer: Final = announcer
         self.connections_max = connections_max
-        self._connections = 0
+        self.connection_count = 0
+        """Connections open at the moment."""
         self._endings: Final[set[asyncio.Task[None]]] = set()
 
-    @property
-    def connection_count(self) -> int:
-        """Connections open at the moment."""
-        return self._connections
-
     def check_room(self) -> None:
-        """Make sure that one more connection may stay open.
-
-        Raises:
-            Overloaded: There are too many.
-        """
-        if self._connections >= self.connections_max:
+        """Make sure that one more connection may stay open."""
+        if self.connection_count >= self.connections_max:
             raise Overloaded(f"more than {self.connections_max} live connections")
 
     def enter(self) -> None:
-        """Count a connection that stays open.
-
-        Raises:
-            Overloaded: There are too many.
-        """
+        """Count a connection that stays open."""
         self.check_room()
-        self._connections += 1
+        self.connection_count += 1
 
     def leave(self) -> None:
         """Count a connection no more."""
-        self._connections -= 1
+        self.connection_count -= 1
 
     def open_feed(self, options: PollOptions, client: FeedClient) -> Feed:
         """Start a feed; it delivers once it has credit."""

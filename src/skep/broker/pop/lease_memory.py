@@ -1,47 +1,68 @@
 """Remember which messages went out under which lease, to find the offset an ack speaks of.
 
 The memory only saves a search: the database resolves an ack whose lease is not remembered (served
-by another process, or long ago). It keeps the 16-byte keys as stored in the segments, not an object
-per message, and forgets the oldest leases beyond its bound.
+by another process, or long ago), or whose key several messages under the lease have. It keeps the
+16-byte keys as stored in the segments, not an object per message, and forgets the oldest leases
+beyond its bound.
 """
 
 from collections import OrderedDict
 from typing import Final
 
 KEY_BYTES: Final = 16
-_SCAN_BYTES_MAX: Final = 256 * KEY_BYTES
-"""Ranges up to this length are searched as bytes; longer ones get an index when first searched."""
+_SCAN_BYTES_MAX: Final = 32 * KEY_BYTES
+"""A range up to this length is searched as bytes; more gets an index when first searched."""
 
 _LEASE_BYTES: Final = 600
 """About what a lease costs beside its keys."""
 
 
-class LeasedRange:
-    """Consecutive messages of one partition, by their keys."""
+class LeasedPartition:
+    """The messages of one partition under a lease, by their keys: ranges of offsets."""
 
-    __slots__ = ("_index", "first", "keys")
+    __slots__ = ("_index", "_ranges", "weight")
 
-    def __init__(self, first: int, keys: bytes) -> None:
-        self.first = first
-        self.keys = keys
-        self._index: dict[bytes, int] | None = None
+    def __init__(self) -> None:
+        self._ranges: Final[list[tuple[int, bytes]]] = []
+        self._index: dict[bytes, int | None] | None = None
+        self.weight = 0
+
+    def add(self, first: int, keys: bytes) -> None:
+        """Add consecutive messages."""
+        self._ranges.append((first, keys))
+        self._index = None
+        self.weight += len(keys)
 
     def find(self, key: bytes) -> int | None:
-        """Return the offset of a key, the first one if it occurs twice."""
-        if len(self.keys) <= _SCAN_BYTES_MAX:
-            return self._scan(key)
+        """Return the offset of a key; None if it is not here, or more than once."""
         if self._index is None:
-            keys = self.keys
-            starts = range(len(keys) - KEY_BYTES, -1, -KEY_BYTES)
-            self._index = {keys[at : at + KEY_BYTES]: at // KEY_BYTES for at in starts}
-        place = self._index.get(key)
-        return None if place is None else self.first + place
+            if self.weight <= _SCAN_BYTES_MAX and len(self._ranges) == 1:
+                return _scan(*self._ranges[0], key)
+            self._index = self._indexed()
+        return self._index.get(key)
 
-    def _scan(self, key: bytes) -> int | None:
-        at = self.keys.find(key)
-        while at >= 0 and at % KEY_BYTES:
-            at = self.keys.find(key, at + 1)
-        return None if at < 0 else self.first + at // KEY_BYTES
+    def _indexed(self) -> dict[bytes, int | None]:
+        index: dict[bytes, int | None] = {}
+        for first, keys in self._ranges:
+            for offset, at in enumerate(range(0, len(keys), KEY_BYTES), first):
+                key = keys[at : at + KEY_BYTES]
+                index[key] = None if key in index else offset
+        return index
+
+
+def _scan(first: int, keys: bytes, key: bytes) -> int | None:
+    at = _aligned(keys, key, 0)
+    if at < 0 or _aligned(keys, key, at + KEY_BYTES) >= 0:
+        return None
+    return first + at // KEY_BYTES
+
+
+def _aligned(keys: bytes, key: bytes, start: int) -> int:
+    """Return where a key is, not counting what lies across two; -1 if nowhere."""
+    at = keys.find(key, start)
+    while at >= 0 and at % KEY_BYTES:
+        at = keys.find(key, at + 1)
+    return at
 
 
 class LeaseMemory:
@@ -50,7 +71,7 @@ class LeaseMemory:
     def __init__(self, *, bytes_max: int) -> None:
         self._bytes_max: Final = bytes_max
         self._bytes = 0
-        self._leases: OrderedDict[str, dict[int, list[LeasedRange]]] = OrderedDict()
+        self._leases: OrderedDict[str, dict[int, LeasedPartition]] = OrderedDict()
         self._individual: Final[set[str]] = set()
 
     def __len__(self) -> int:
@@ -73,39 +94,34 @@ class LeaseMemory:
         if partitions is None:
             partitions = self._leases[lease_id] = {}
             self._bytes += _LEASE_BYTES
-        partitions.setdefault(partition_id, []).append(LeasedRange(first, keys))
+        leased = partitions.get(partition_id)
+        if leased is None:
+            leased = partitions[partition_id] = LeasedPartition()
+        leased.add(first, keys)
         self._bytes += len(keys)
         while self._bytes > self._bytes_max and len(self._leases) > 1:
             oldest, forgotten = self._leases.popitem(last=False)
             self._individual.discard(oldest)
-            self._bytes -= _LEASE_BYTES + sum(map(_weight, forgotten.values()))
+            self._bytes -= _LEASE_BYTES + sum(leased.weight for leased in forgotten.values())
 
     def find(self, lease_id: str, partition_id: int, key: bytes) -> int | None:
-        """Return the offset of a message under a lease, or None when it is not remembered."""
+        """Return the offset of a message under a lease, or None when only the database can tell."""
         partitions = self._leases.get(lease_id)
-        if partitions is None:
-            return None
-        for leased in partitions.get(partition_id, ()):
-            offset = leased.find(key)
-            if offset is not None:
-                return offset
-        return None
+        leased = None if partitions is None else partitions.get(partition_id)
+        return None if leased is None else leased.find(key)
 
-    def is_individual(self, lease_id: str) -> bool:
-        """Tell whether an ack under this lease covers its own message only."""
-        return lease_id in self._individual
+    def is_cumulative(self, lease_id: str) -> bool:
+        """Tell whether an ack under this lease certainly covers the messages before its own."""
+        return lease_id in self._leases and lease_id not in self._individual
 
     def forget(self, lease_id: str, partition_id: int) -> None:
         """Drop a partition of a lease that has ended."""
         partitions = self._leases.get(lease_id)
         if partitions is None:
             return
-        self._bytes -= _weight(partitions.pop(partition_id, []))
+        leased = partitions.pop(partition_id, None)
+        self._bytes -= leased.weight if leased is not None else 0
         if not partitions:
             del self._leases[lease_id]
             self._individual.discard(lease_id)
             self._bytes -= _LEASE_BYTES
-
-
-def _weight(ranges: list[LeasedRange]) -> int:
-    return sum(len(leased.keys) for leased in ranges)

@@ -9,12 +9,14 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, TypeAlias
 
 from skep.broker.pop.accept import Poll
 from skep.broker.pop.parking import ParkedPolls, SweepPolicy, Ticket
 from skep.db.access.slots import Caller
 from skep.model.errors import SkepError
+from skep.telemetry.defects import error_of
 from skep.telemetry.meters import Meters
 
 _log = logging.getLogger(__name__)
@@ -65,12 +67,17 @@ class LongPolls:
         """Count the polls that wait."""
         return len(self._parked)
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether no poll may wait (any more): the broker is about to end."""
+        return self._attempt is None
+
     def count_by_queue(self) -> Counter[str]:
         """Count the polls that wait, by queue."""
         return Counter(poll.group.key[0] for poll in self._tickets if poll.group is not None)
 
     def start(self, attempt: Callable[[Poll], None]) -> None:
-        """Begin to let polls try again, by submitting them to the engine."""
+        """Begin to let polls try again, by `Pop.attempt`."""
         self._attempt = attempt
 
     def stop(self) -> None:
@@ -83,7 +90,7 @@ class LongPolls:
         for poll, ticket in tuple(self._tickets.items()):
             self._parked.leave(ticket)
             if not poll.is_settled:
-                poll.deliver(None)
+                error_of(partial(poll.deliver, None))
         self._tickets.clear()
 
     def wake(self, queue_id: int, partition_count: int) -> None:
@@ -91,19 +98,25 @@ class LongPolls:
         self._parked.wake(queue_id, partition_count, self._loop.time())
         self._schedule()
 
-    def attempt_ended(self, poll: Poll, *, is_served: bool) -> None:
-        """End an attempt of a poll; one that found nothing waits (again)."""
-        ticket = self._tickets.get(poll)
+    def park(self, poll: Poll) -> None:
+        """Let a poll whose attempt found nothing wait (again)."""
+        ticket = self._end_watch(poll)
         if ticket is not None:
-            self._end_attempt(poll, ticket, is_unserved=not is_served, is_served=is_served)
-        elif not is_served:
-            self._park(poll)
+            self._end_attempt(poll, ticket, is_unserved=True, is_served=False)
+        else:
+            self._begin_wait(poll)
+
+    def end_wait(self, poll: Poll) -> None:
+        """Note that a poll was answered."""
+        ticket = self._end_watch(poll)
+        if ticket is not None:
+            self._end_attempt(poll, ticket, is_unserved=False, is_served=True)
 
     def keep_waiting(self, poll: Poll) -> bool:
         """Let a poll wait that could not try; False when its time is over."""
         if poll.is_settled or poll.deadline <= self._loop.time() or self._attempt is None:
             return False
-        self.attempt_ended(poll, is_served=False)
+        self.park(poll)
         ticket = self._tickets.get(poll)
         if poll.undo_claim is not None and ticket is not None:
             # What it may have claimed looks taken to other polls; only its next attempt undoes it.
@@ -120,7 +133,12 @@ class LongPolls:
         self._end_attempt(poll, ticket, is_unserved=False, is_served=False)
         self._schedule()
 
-    def _park(self, poll: Poll) -> None:
+    def _end_watch(self, poll: Poll) -> _Ticket | None:
+        if poll.pop is not None:
+            poll.pop.deadlines.end(poll)
+        return self._tickets.get(poll)
+
+    def _begin_wait(self, poll: Poll) -> None:
         if self._attempt is None:
             poll.deliver(None)
             return
@@ -176,7 +194,8 @@ class LongPolls:
         for poll in self._parked.take_expired(now):
             self._tickets.pop(poll, None)
             self._queues.of(poll.options.queue).pop_empty += 1
-            poll.deliver(None)
+            # One that cannot be answered does not keep the others waiting.
+            error_of(partial(poll.deliver, None))
         for scope, tickets in self._parked.take_attempts(now):
             self._start_attempt(scope, tickets)
         # Taken even while a sweep is under way: what is left due would be due again at once, and
@@ -190,10 +209,8 @@ class LongPolls:
         assert self._attempt is not None
         self._attempts[scope] = _Attempt(tickets)
         for ticket in tickets:
-            try:
-                self._attempt(ticket.poll)
-            except SkepError:  # the engine is full: wait on
-                self.attempt_ended(ticket.poll, is_served=False)
+            if error_of(partial(self._attempt, ticket.poll)):  # the engine is full: wait on
+                self.park(ticket.poll)
 
     async def _ask(self, scopes: Sequence[Scope]) -> None:
         """Ask the database when these scopes are next available."""

@@ -28,14 +28,13 @@ Not here on purpose: what a pop does, and how the database is asked.
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from heapq import heapify, heappop, heappush
-from itertools import count
 from math import floor
 from typing import Final, Generic, TypeVar
 
+from skep.broker.timetable import Timetable
+
 S = TypeVar("S", bound=Hashable)
 P = TypeVar("P")
-K = TypeVar("K", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,11 +54,7 @@ class SweepPolicy:
     """A sweep takes along the scopes that would be due this soon after it."""
 
     def __post_init__(self) -> None:
-        """Refuse intervals that are out of order.
-
-        Raises:
-            ValueError: The intervals do not grow, or the slack is none or most of the longest.
-        """
+        """Refuse intervals that are out of order."""
         if not 0 < self.interval_s_min <= self.interval_s_max:
             raise ValueError("the first interval must be positive and not above the longest")
         if not 0 < self.slack_s <= self.interval_s_max / 2:
@@ -80,15 +75,13 @@ class SweepPolicy:
         return (floor((now + self.slack_s) / beat_s) + 1) * beat_s
 
 
+@dataclass(slots=True, eq=False)
 class Ticket(Generic[S, P]):
     """A poll's place in the parking; `deadline` is when the poll gives up."""
 
-    __slots__ = ("deadline", "poll", "scope")
-
-    def __init__(self, scope: S, poll: P, deadline: float) -> None:
-        self.scope = scope
-        self.poll = poll
-        self.deadline = deadline
+    scope: S
+    poll: P
+    deadline: float
 
 
 class ParkedPolls(Generic[S, P]):
@@ -97,18 +90,16 @@ class ParkedPolls(Generic[S, P]):
     def __init__(self, policy: SweepPolicy | None = None, *, wake_memory_s: float = 10.0) -> None:
         """Start empty.
 
-        Args:
-            policy: How often to sweep.
-            wake_memory_s: How long a wake-up is remembered for polls on their way to park: longer
-                than the pop that found nothing for them can have taken.
+        `wake_memory_s` is how long a wake-up is remembered for polls on their way to park: longer
+        than the pop that found nothing for them can have taken.
         """
         self._policy: Final = policy or SweepPolicy()
         self._scopes: Final[dict[S, _Scope[S, P]]] = {}
         self._by_topic: Final[dict[Hashable, dict[S, _Scope[S, P]]]] = {}
         self._due: dict[S, _Scope[S, P]] = {}
-        self._checks: Final[_Timetable[S]] = _Timetable()
-        self._alarms: Final[_Timetable[S]] = _Timetable()
-        self._deadlines: Final[_Timetable[Ticket[S, P]]] = _Timetable()
+        self._checks: Final[Timetable[S]] = Timetable()
+        self._alarms: Final[Timetable[S]] = Timetable()
+        self._deadlines: Final[Timetable[Ticket[S, P]]] = Timetable()
         self._topic_wakes: Final = _RecentWakes(wake_memory_s)
         self._scope_wakes: Final = _RecentWakes(wake_memory_s)
 
@@ -126,16 +117,10 @@ class ParkedPolls(Generic[S, P]):
         now: float,
         tried_at: float | None = None,
     ) -> Ticket[S, P]:
-        """Let a poll wait behind the others of its scope.
+        """Let a poll wait behind the others of its scope, which always has the same topic.
 
-        Args:
-            scope: The consumer group it takes from.
-            topic: The queue of that group, always the same for a scope.
-            poll: What to hand out.
-            deadline: When it expires.
-            now: The current time.
-            tried_at: When its own attempt, which found nothing, began. A wake-up since then may
-                have come too late for that attempt, so another is due at once.
+        `tried_at` is when its own attempt, which found nothing, began. A wake-up since then may
+        have come too late for that attempt, so another is due at once.
         """
         waiting = self._scopes.get(scope)
         if waiting is None:
@@ -213,13 +198,9 @@ class ParkedPolls(Generic[S, P]):
     ) -> None:
         """End an attempt.
 
-        Args:
-            scope: Whose attempt.
-            unserved: The polls that found nothing, in the order they were handed out. They wait
-                again, before all others. One that failed and was told so belongs neither here
-                nor to the served.
-            served: How many got something.
-            now: The current time.
+        `unserved` are the polls that found nothing, in the order they were handed out. They wait
+        again, before all others. `served` is how many got something; a poll that failed and was
+        told so counts for neither.
         """
         waiting = self._scopes[scope]
         out, waiting.out = waiting.out, None
@@ -267,7 +248,7 @@ class ParkedPolls(Generic[S, P]):
         return max(now, min(due)) if due else None
 
     def _open(self, scope: S, topic: Hashable, now: float) -> "_Scope[S, P]":
-        waiting: _Scope[S, P] = _Scope(scope, topic)
+        waiting: _Scope[S, P] = _Scope(scope, topic, OrderedDict())
         self._scopes[scope] = waiting
         self._by_topic.setdefault(topic, {})[scope] = waiting
         self._checks.set(scope, self._policy.next_check_at(0, now))
@@ -330,83 +311,29 @@ class ParkedPolls(Generic[S, P]):
             self._alarms.set(waiting.scope, waiting.alarm_at)
 
 
+@dataclass(slots=True, eq=False)
 class _Scope(Generic[S, P]):
     """The polls of one scope and what is known about it.
 
     It is idle, asleep until its alarm or its next check; or due for an attempt; or out on one.
     """
 
-    __slots__ = ("alarm_at", "checks", "out", "out_count", "parked", "scope", "topic", "wanted")
-
-    def __init__(self, scope: S, topic: Hashable) -> None:
-        self.scope = scope
-        self.topic = topic
-        self.parked: OrderedDict[Ticket[S, P], None] = OrderedDict()
-        self.out: set[Ticket[S, P]] | None = None
-        """The polls of the attempt under way whose clients are still there; None between."""
-        self.out_count = 0
-        """How many polls the latest attempt was made with."""
-        self.wanted = 0
-        """How many polls should make the next attempt; zero if there is no reason for one."""
-        self.checks = 0
-        """Checks in vain since the last news."""
-        self.alarm_at: float | None = None
+    scope: S
+    topic: Hashable
+    parked: OrderedDict[Ticket[S, P], None]
+    out: set[Ticket[S, P]] | None = None
+    """The polls of the attempt under way whose clients are still there; None between."""
+    out_count: int = 0
+    """How many polls the latest attempt was made with."""
+    wanted: int = 0
+    """How many polls should make the next attempt; zero if there is no reason for one."""
+    checks: int = 0
+    """Checks in vain since the last news."""
+    alarm_at: float | None = None
 
     def put_first(self, ticket: Ticket[S, P]) -> None:
         self.parked[ticket] = None
         self.parked.move_to_end(ticket, last=False)
-
-
-class _Timetable(Generic[K]):
-    """When each key is due, and which is due next.
-
-    A heap in which entries that no longer count stay until they surface or are the majority.
-    """
-
-    __slots__ = ("_entries", "_heap", "_serial")
-
-    _STALE_MAX: Final = 64
-    """Entries that no longer count in a short heap, so that it is not tidied at every step."""
-
-    def __init__(self) -> None:
-        self._entries: dict[K, tuple[float, int, K]] = {}
-        self._heap: list[tuple[float, int, K]] = []
-        self._serial = count()
-
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    def set(self, key: K, at: float) -> None:
-        entry = self._entries[key] = (at, next(self._serial), key)
-        heappush(self._heap, entry)
-        self._tidy()
-
-    def cancel(self, key: K) -> None:
-        if self._entries.pop(key, None) is not None:
-            self._tidy()
-
-    def next_at(self) -> float | None:
-        heap = self._heap
-        while heap and not self._counts(heap[0]):
-            heappop(heap)
-        return heap[0][0] if heap else None
-
-    def take_until(self, at: float) -> list[K]:
-        """Remove and return the keys due by then, earliest first."""
-        taken: list[K] = []
-        while (next_at := self.next_at()) is not None and next_at <= at:
-            key = heappop(self._heap)[2]
-            del self._entries[key]
-            taken.append(key)
-        return taken
-
-    def _counts(self, entry: tuple[float, int, K]) -> bool:
-        return self._entries.get(entry[2]) is entry
-
-    def _tidy(self) -> None:
-        if len(self._heap) > 2 * len(self._entries) + self._STALE_MAX:
-            self._heap = [entry for entry in self._heap if self._counts(entry)]
-            heapify(self._heap)
 
 
 class _RecentWakes:

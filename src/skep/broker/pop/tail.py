@@ -63,11 +63,7 @@ class Position(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "Position":
-        """Read what a client brought back.
-
-        Raises:
-            BadRequest: It is no position.
-        """
+        """Read what a client brought back."""
         spelled = _POSITION.fullmatch(text)
         if spelled is None or not all(_is_snapshot(spelled[number]) for number in (1, 2)):
             raise BadRequest("the last event id is not one of this stream")
@@ -114,16 +110,9 @@ class Tails:
     async def open(
         self, queue: str, *, start: datetime | None, last: Position | None, is_from_now: bool
     ) -> "Tail":
-        """Find where a reader begins.
+        """Find where a reader begins: at `last`, where it was before, if that is given.
 
-        Args:
-            queue: Its name.
-            start: Leave out what is older.
-            last: Where the reader was; overrides the others.
-            is_from_now: Leave out what there is.
-
-        Raises:
-            NotFound: There is no such queue.
+        Else everything older than `start` is left out, or all there is if `is_from_now`.
         """
         rows = await self._caller.call(QUEUE_ID, queue)
         if not rows:
@@ -138,11 +127,7 @@ class Tails:
     async def plan(
         self, queue_id: int, after: str, until: str | None, since: datetime
     ) -> tuple[str, list[_Range]]:
-        """Find what appeared between two snapshots: the later one, and the ranges.
-
-        Raises:
-            NotFound: The queue was deleted.
-        """
+        """Find what appeared between two snapshots: the later one, and the ranges."""
         rows = await self._caller.call(PLAN_CALL, queue_id, after, until, since)
         if not rows:
             raise NotFound("Queue not found")

@@ -9,62 +9,213 @@ stores nothing for the partition and returns their positions; the other messages
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Any, Final
 
+import msgspec
+
 from skep.broker.cluster.wakeups import Announcer
-from skep.broker.directory import Directory, PartitionListener, PartitionProvisioner
+from skep.broker.directory import Directory, Partition, PartitionListener, PartitionProvisioner
 from skep.broker.push.accept import Push
-from skep.broker.push.pending_writes import Flush, PendingWrite, by_partition
+from skep.broker.push.request import NULL, Entry, PendingWrite, fail_entry
 from skep.broker.push.rules import Enforcer, QueueRules, RuleBook
 from skep.db.access.errors import RulesChanged
 from skep.db.access.slots import Caller
-from skep.engine.dedup.cache import DedupCache, Guarantee
-from skep.model.errors import PartitionDeferred, Unavailable
+from skep.engine.key_cache.cache import NO_GUARANTEE, Guarantee, KeyCache
+from skep.model.errors import PartitionDeferred, SkepError, Unavailable
+from skep.model.ids import OFFSET_LOW_BITS, message_id_head
 from skep.telemetry.meters import Meters
 
 PUSH_CALL: Final = "select * from skep.push_segments($1, $2, $3, $4, $5, $6, $7, $8, $9)"
 PUSH_GUARANTEED_CALL: Final = "select * from skep.push_guaranteed($1, $2, $3, $4, $5, $6, $7, $8)"
 CONFIRM_CALL: Final = "select * from skep.confirm_duplicates($1, $2, $3)"
 
-_NO_GUARANTEE: Final = (0, datetime.max.replace(tzinfo=UTC))
+
+class Flush(msgspec.Struct, eq=False):
+    """The entries of one call for one partition, and how they are answered."""
+
+    partition: Partition
+    writes: list[PendingWrite] = []
+    entries: list[Entry] = []
+    keys: bytes = b""
+    is_guaranteed: bool = True
+    is_admitted: bool = False
+    body_bytes: int = 0
+    repeats: list[Entry] = []
+    """Entries whose key an earlier entry of the flush has."""
+    offset_by_key: dict[bytes, int] = {}
+    """Where those earlier ones went."""
+
+    def gather(self) -> None:
+        """Take the unanswered entries of the writes, as they were sent, by the current rules.
+
+        In a queue that looks for duplicates the first entry with a key decides for all with it.
+        """
+        self.repeats = []
+        entries = _unanswered(self.writes)
+        keys = [entry[2] for entry in entries]
+        if self.partition.rules.dedup_window_s and len(set(keys)) < len(keys):
+            first_by_key: dict[bytes, Entry] = {}
+            for entry in entries:
+                if first_by_key.setdefault(entry[2], entry) is not entry:
+                    self.repeats.append(entry)
+            entries = list(first_by_key.values())
+            keys = list(first_by_key)
+        self.entries = entries
+        self.keys = b"".join(keys)
+
+    def keep(self, entries: list[Entry]) -> None:
+        """Go on with these entries only; the others have their results."""
+        self.entries = entries
+        self.keys = b"".join([entry[2] for entry in entries])
+        if not entries:
+            self.settle()
+
+    def seal(self, seal: Callable[[bytes], bytes]) -> None:
+        """Encrypt the envelopes; `gather` restores them."""
+        self.entries = [(*entry[:3], seal(entry[3]), *entry[4:]) for entry in self.entries]
+
+    def join_body(self) -> bytes:
+        """Join the envelopes into the body of a segment."""
+        body = b"[%b]" % b",".join([entry[3] for entry in self.entries])
+        self.body_bytes = len(body)
+        return body
+
+    def refuse(self, entry: Entry, error: SkepError) -> None:
+        """Answer that an entry is not stored, nor are those with its key."""
+        repeats = [each for each in self.repeats if each[2] == entry[2]]
+        self.repeats = [each for each in self.repeats if each[2] != entry[2]]
+        for each in (entry, *repeats):
+            fail_entry(self.partition, each, error)
+
+    def refuse_all(self, error: SkepError) -> None:
+        """Answer that nothing of the flush is stored."""
+        for entry in self.entries:
+            self.refuse(entry, error)
+        self.keep([])
+
+    def answer_stored(self, first: int) -> None:
+        """Answer that the entries were stored from the offset `first` on."""
+        partition = self.partition
+        head = partition.message_id_head
+        if first > OFFSET_LOW_BITS:
+            head = message_id_head(partition.partition_id, first)
+        low = first & OFFSET_LOW_BITS
+        untraced = partition.result_end
+        for request, position, _, _, transaction_id, trace_id in self.entries:
+            request.results[position] = (
+                b'{"index":%d,"transaction_id":%b,"status":"queued","message_id":"%b%012x%b'
+                % (
+                    position,
+                    transaction_id,
+                    head,
+                    low,
+                    untraced if trace_id is NULL else _result_end(partition, trace_id),
+                )
+            )
+            request.pending -= 1
+            if not request.pending:
+                request.finish()
+            low += 1
+        if self.repeats:
+            stored_at = enumerate(self.entries, start=first)
+            self.offset_by_key.update({entry[2]: offset for offset, entry in stored_at})
+        self.settle()
+
+    def answer_duplicates(
+        self, found: Iterable[tuple[int, int]], *, queued_above: int | None
+    ) -> None:
+        """Answer the entries found stored already, and keep the others.
+
+        Args:
+            found: (index in the flush, offset where it is stored).
+            queued_above: Offsets above it were stored by an earlier attempt of this very call.
+        """
+        offset_by_index = dict(found)
+        for index, offset in offset_by_index.items():
+            is_ours = queued_above is not None and offset > queued_above
+            self.offset_by_key[self.entries[index][2]] = offset
+            self._answer_at(self.entries[index], offset, b"queued" if is_ours else b"duplicate")
+        self.keep([e for i, e in enumerate(self.entries) if i not in offset_by_index])
+
+    def settle(self) -> None:
+        """Answer the repeats, now that it is known where the first ones went; end the writes."""
+        for entry in self.repeats:
+            self._answer_at(entry, self.offset_by_key[entry[2]], b"duplicate")
+        for write in self.writes:
+            write.is_settled = True
+
+    def _answer_at(self, entry: Entry, offset: int, status: bytes) -> None:
+        request, position, _, _, transaction_id, trace_id = entry
+        result = b'{"index":%d,"transaction_id":%b,"status":"%b","message_id":"%b%012x%b' % (
+            position,
+            transaction_id,
+            status,
+            message_id_head(self.partition.partition_id, offset),
+            offset & OFFSET_LOW_BITS,
+            _result_end(self.partition, trace_id),
+        )
+        request.settle(position, result)
 
 
+def _by_partition(writes: Iterable[PendingWrite]) -> dict[int, Flush]:
+    """Join the writes of each partition; those without an unanswered entry are settled."""
+    flushes: dict[int, Flush] = {}
+    for write in writes:
+        flush = flushes.get(write.partition.partition_id)
+        if flush is None:
+            flush = flushes[write.partition.partition_id] = Flush(write.partition)
+        flush.writes.append(write)
+    for partition_id, flush in tuple(flushes.items()):
+        flush.gather()
+        if not flush.entries:
+            flush.settle()
+            del flushes[partition_id]
+    return flushes
+
+
+def _unanswered(writes: Sequence[PendingWrite]) -> list[Entry]:
+    if len(writes) == 1 and not writes[0].was_tried:
+        writes[0].was_tried = True
+        return writes[0].entries
+    entries: list[Entry] = []
+    for write in writes:
+        entries += write.unanswered() if write.was_tried else write.entries
+        write.was_tried = True
+    return entries
+
+
+def _result_end(partition: Partition, trace_id: bytes) -> bytes:
+    """Render the part of a result that follows the message id."""
+    return b'","partition_id":"%b","trace_id":%b,"queueName":%b}' % (
+        partition.uuid,
+        trace_id,
+        partition.queue_json,
+    )
+
+
+@dataclass(slots=True, eq=False, frozen=True)
 class PushExecutor:
     """Executor of the operation `push`."""
 
-    def __init__(
-        self,
-        caller: Caller,
-        *,
-        push: Push,
-        directory: Directory,
-        provisioner: PartitionProvisioner,
-        listener: PartitionListener,
-        rule_book: RuleBook,
-        enforcer: Enforcer,
-        cache: DedupCache,
-        announcer: Announcer,
-        now: Callable[[], datetime],
-        meters: Meters | None = None,
-    ) -> None:
-        self._caller: Final = caller
-        self._meters: Final = meters or Meters()
-        self._push: Final = push
-        self._rule_book: Final = rule_book
-        self._enforcer: Final = enforcer
-        self._now: Final = now
-        self._directory: Final = directory
-        self._provisioner: Final = provisioner
-        self._listener: Final = listener
-        self._cache: Final = cache
-        self._announcer: Final = announcer
+    caller: Caller
+    push: Push
+    directory: Directory
+    provisioner: PartitionProvisioner
+    listener: PartitionListener
+    rule_book: RuleBook
+    enforcer: Enforcer
+    cache: KeyCache
+    announcer: Announcer
+    now: Callable[[], datetime]
+    meters: Meters = field(default_factory=Meters)
 
     async def execute(self, batch: Sequence[PendingWrite], *, is_repeated: bool) -> None:
         """Store the writes; what an earlier attempt stored is recognised by its keys."""
         for write in batch:
-            self._push.close(write)
+            self.push.stop_joining(write)
         try:
             await self._store(batch, is_repeated=is_repeated)
         except (Unavailable, asyncio.CancelledError):
@@ -73,23 +224,23 @@ class PushExecutor:
 
     def _note_known_offsets(self, writes: Sequence[PendingWrite]) -> None:
         """A lost call may have stored some of the writes: note the offset that would lie above."""
-        spans = self._cache.guarantee_each([write.partition.partition_id for write in writes])
+        spans = self.cache.guarantee_each([write.partition.partition_id for write in writes])
         for write, span in zip(writes, spans, strict=True):
             if write.known_to is None and span is not None:
                 write.known_to = span[0]
 
     async def _store(self, batch: Sequence[PendingWrite], *, is_repeated: bool) -> None:
-        flushes = by_partition(batch)
-        spans = self._cache.guarantee_each(flushes)
+        flushes = _by_partition(batch)
+        spans = self.cache.guarantee_each(flushes)
         forgotten = [
             flush.partition
             for flush, span in zip(flushes.values(), spans, strict=True)
             if span is None
         ]
         if forgotten:
-            await self._listener.prepare((), forgotten)
+            await self.listener.prepare((), forgotten)
         await self._answer_cached_duplicates(flushes)
-        await self._enforcer.enforce(flushes, is_repeated=is_repeated)
+        await self.enforcer.enforce(flushes, is_repeated=is_repeated)
         if not is_repeated:
             await self._push_guaranteed(flushes)
         while flushes:
@@ -104,12 +255,10 @@ class PushExecutor:
     async def _answer_cached_duplicates(self, flushes: dict[int, Flush]) -> None:
         """Take out what the cache knows to be stored, once the database confirms it."""
         candidates = list(flushes.values())
-        hits = self._cache.find(
-            [(flush.partition.partition_id, flush.keys) for flush in candidates]
-        )
+        hits = self.cache.find([(flush.partition.partition_id, flush.keys) for flush in candidates])
         if not hits:
             return
-        verdicts = await self._caller.call(
+        verdicts = await self.caller.call(
             CONFIRM_CALL,
             [candidates[write].partition.partition_id for write, _, _ in hits],
             [offset for _, _, offset in hits],
@@ -136,7 +285,7 @@ class PushExecutor:
         if not guaranteed:
             return
         try:
-            rows = await self._caller.call(
+            rows = await self.caller.call(
                 PUSH_GUARANTEED_CALL,
                 [flush.partition.partition_id for flush, _ in guaranteed],
                 [len(flush.entries) for flush, _ in guaranteed],
@@ -168,8 +317,8 @@ class PushExecutor:
         Partitions that another process pushes into are not among them.
         """
         partition_ids = sorted(flushes)
-        spans = self._cache.guarantee_each(partition_ids)
-        now = self._now()
+        spans = self.cache.guarantee_each(partition_ids)
+        now = self.now()
         window_start: dict[QueueRules, datetime] = {}
         guaranteed: list[tuple[Flush, Guarantee]] = []
         for partition_id, span in zip(partition_ids, spans, strict=True):
@@ -188,13 +337,13 @@ class PushExecutor:
     async def _push_probed(self, flushes: Sequence[Flush], *, is_repeated: bool) -> Sequence[Any]:
         """Store what has no duplicates; the database probes what the cache does not guarantee."""
         partition_ids = [flush.partition.partition_id for flush in flushes]
-        spans = self._cache.guarantee_each(partition_ids)
+        spans = self.cache.guarantee_each(partition_ids)
         guaranteed = [
-            span if span is not None and flush.is_guaranteed else _NO_GUARANTEE
+            span if span is not None and flush.is_guaranteed else NO_GUARANTEE
             for flush, span in zip(flushes, spans, strict=True)
         ]
         rules = {flush.partition.rules for flush in flushes}
-        return await self._caller.call(
+        return await self.caller.call(
             PUSH_CALL,
             partition_ids,
             [len(flush.entries) for flush in flushes],
@@ -209,10 +358,10 @@ class PushExecutor:
 
     async def _follow_rules(self, flushes: dict[int, Flush], *, is_repeated: bool) -> None:
         """Read the rules of reconfigured queues and apply them to what is under way."""
-        await self._rule_book.read(flush.partition.queue_id for flush in flushes.values())
+        await self.rule_book.read(flush.partition.queue_id for flush in flushes.values())
         for flush in flushes.values():
             flush.gather()
-        await self._enforcer.enforce(flushes, is_repeated=is_repeated)
+        await self.enforcer.enforce(flushes, is_repeated=is_repeated)
 
     async def _apply(
         self, rows: Sequence[Any], flushes: dict[int, Flush], *, is_repeated: bool
@@ -220,7 +369,7 @@ class PushExecutor:
         """Answer what was stored or found, and return what has to be sent again."""
         again: dict[int, Flush] = {}
         stored: list[tuple[Flush, int, datetime]] = []
-        cache = self._cache
+        cache = self.cache
         for row in rows:
             partition_id, first, created_at, positions, offsets, gap_first, gap_keys, gap_at = row
             flush = flushes.pop(partition_id)
@@ -233,7 +382,7 @@ class PushExecutor:
             if not positions:  # operations wait for the partition
                 flush.refuse_all(PartitionDeferred(partition_id=partition_id))
                 continue
-            known_to = (cache.guarantee(partition_id) or _NO_GUARANTEE)[0]
+            known_to = (cache.guarantee(partition_id) or NO_GUARANTEE)[0]
             if not is_repeated:
                 self._count_duplicates(flush, len(positions))
             flush.answer_duplicates(
@@ -251,7 +400,7 @@ class PushExecutor:
 
     def _settle_stored(self, stored: Sequence[tuple[Flush, int, datetime]]) -> None:
         """Answer what was stored, remember its keys and wake the consumers that wait for it."""
-        self._cache.record_flush(
+        self.cache.record_flush(
             [
                 (flush.partition.partition_id, first, flush.keys, created_at)
                 for flush, first, created_at in stored
@@ -260,26 +409,26 @@ class PushExecutor:
         partitions_by_queue = Counter([flush.partition.queue_id for flush, _, _ in stored])
         messages = 0
         for flush, first, _ in stored:
-            queue = self._meters.queues.of(flush.partition.key[0])
+            queue = self.meters.queues.of(flush.partition.key[0])
             queue.push_messages += len(flush.entries)
             queue.push_bytes += flush.body_bytes
             queue.push_duplicates += len(flush.repeats)
             messages += len(flush.entries)
             flush.answer_stored(first)
         if messages:
-            self._meters.operations["push"].messages.observe(messages)
+            self.meters.operations["push"].messages.observe(messages)
         for queue_id, partition_count in partitions_by_queue.items():
-            self._announcer.announce(queue_id, partition_count)
+            self.announcer.announce(queue_id, partition_count)
 
     def _count_duplicates(self, flush: Flush, count: int) -> None:
-        self._meters.queues.of(flush.partition.key[0]).push_duplicates += count
+        self.meters.queues.of(flush.partition.key[0]).push_duplicates += count
 
     async def _provision_again(self, flush: Flush) -> None:
         """Create the partition of a deleted queue again, under a new id."""
-        self._directory.forget_partition(flush.partition)
-        self._cache.forget(flush.partition.partition_id)
-        await self._provisioner.provide({flush.partition.key})
-        flush.partition = self._directory.partitions[flush.partition.key]
+        self.directory.forget_partition(flush.partition)
+        self.cache.forget(flush.partition.partition_id)
+        await self.provisioner.provide({flush.partition.key})
+        flush.partition = self.directory.partitions[flush.partition.key]
         flush.is_guaranteed = False  # its keys were looked up in the partition that is gone
         for write in flush.writes:
             write.partition = flush.partition

@@ -1,62 +1,63 @@
 """The rules by which queues take messages: validated, limited, encrypted, deduplicated.
 
-There is one `QueueRules` for each queue this process pushes into; its partitions share it. A push
-names the versions it used, and the database refuses a call whose rules have changed since: the
-rules are read again, in place, and the call is repeated. Paths that are not hot read the rules
-before each use instead.
+There is one `QueueRules` for each queue this process pushes into; its partitions share it, and it
+is forgotten with the last of them. A push names the versions it used, and the database refuses a
+call whose rules have changed since: the rules are read again, in place, and the call is repeated.
+Paths that are not hot read the rules before each use instead.
 
 `Enforcer` applies them to what is about to be stored. A refusal never reaches the database, which
 could have told that the rules changed; so the rules are read again before anything is refused.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from weakref import WeakValueDictionary
 
 import msgspec
 
-from skep.broker.push.size_limit import AdmissionGate, Admitted, Full, SizeLimit
+from skep.broker.push.size_limit import AdmissionGate, SizeLimit, queue_full
 from skep.db.access.slots import Caller
-from skep.model.envelopes import cut_envelope
+from skep.model.envelopes import LooseEnvelope, cut_envelope
 from skep.model.errors import InvalidPayload, SkepError
-from skep.model.schemas import PayloadValidator, SchemaCache
+from skep.model.schemas import InvalidSchema, PayloadValidator, UnusableSchema, compile_schema
 
 if TYPE_CHECKING:
-    from skep.broker.push.pending_writes import Entry, Flush
+    from skep.broker.push.execute import Flush
+    from skep.broker.push.request import Entry
     from skep.model.queue_options import Deferral
 
-READ_CALL: Final = "select * from skep.read_rules($1)"
+READ_CALL: Final = (
+    "select r.*, q.is_strict from skep.read_rules($1) r join skep.queue q on q.id = r.queue_id"
+)
+"""`read_rules` has no column more, because brokers of the version before read all it returns."""
+
+_DELETED: Final = (0, 0, 0, False, None, None, None, "asked", False)
+"""A row of that call for a queue that does not exist."""
 
 SealEnvelope: TypeAlias = Callable[[bytes], bytes]
 """Turns an envelope into one whose payload is encrypted, or raises a `SkepError`."""
 
 
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class QueueRules:
     """What a push must know of its queue."""
 
-    __slots__ = (
-        "dedup_window_s",
-        "deferral",
-        "is_encrypted",
-        "is_plain",
-        "queue_id",
-        "size_limit",
-        "validator",
-        "version",
-    )
-
-    def __init__(self, queue_id: int, version: int = 0, dedup_window_s: int = 0) -> None:
-        self.queue_id = queue_id
-        self.version = version
-        self.dedup_window_s = dedup_window_s
-        self.validator: PayloadValidator | None = None
-        self.size_limit: SizeLimit | None = None
-        self.is_encrypted = False
-        self.deferral: Deferral = "asked"
-        self.is_plain = True
-        """A message only has to be stored."""
+    queue_id: int
+    version: int = 0
+    dedup_window_s: int = 0
+    validator: PayloadValidator | UnusableSchema | None = None
+    size_limit: SizeLimit | None = None
+    is_encrypted: bool = False
+    deferral: "Deferral" = "asked"
+    is_strict: bool = False
+    is_plain: bool = True
+    """A message only has to be stored."""
 
     def refusal_of(self, envelope: bytes) -> str | None:
         """Return why the queue does not take a message; None when it does."""
+        if self.is_strict and isinstance(envelope, LooseEnvelope):
+            return envelope.item.refusal
         if self.validator is None:
             return None
         _, payload = cut_envelope(envelope)
@@ -64,63 +65,73 @@ class QueueRules:
 
 
 class RuleBook:
-    """The rules of the queues this process has met."""
+    """The rules of the queues this process uses."""
 
     def __init__(self, caller: Caller, *, seal: SealEnvelope) -> None:
         self._caller: Final = caller
         self._seal: Final = seal
-        self._schemas: Final = SchemaCache()
-        self._rules: Final[dict[int, QueueRules]] = {}
+        self._rules: Final[WeakValueDictionary[int, QueueRules]] = WeakValueDictionary()
 
-    def of(self, queue_id: int) -> QueueRules:
-        """Return the rules of a queue; those never read have a version that is refused."""
-        rules = self._rules.get(queue_id)
-        if rules is None:
-            rules = self._rules[queue_id] = QueueRules(queue_id)
-        return rules
+    def __len__(self) -> int:
+        return len(self._rules)
 
-    async def read(self, queue_ids: Iterable[int]) -> None:
-        """Read the rules of these queues, whether they are known or not."""
-        wanted = set(queue_ids)
-        for row in await self._caller.call(READ_CALL, sorted(wanted)):
-            queue_id = row[0]
-            wanted.discard(queue_id)
-            self._learn(self.of(queue_id), row)
-        for queue_id in wanted:
-            # Deleted. Its rules must not apply to a queue that takes its name.
-            self._learn(self.of(queue_id), (queue_id, 0, 0, False, None, None, None, "asked"))
+    async def read(self, queue_ids: Iterable[int]) -> dict[int, QueueRules]:
+        """Return the rules of these queues, read again."""
+        return await self._read(self._find(queue_ids))
 
-    async def read_new(self, queue_ids: Iterable[int]) -> None:
-        """Read the rules of those of these queues that were never read."""
-        unread = [each for each in set(queue_ids) if not self.of(each).version]
-        if unread:
-            await self.read(unread)
+    async def read_new(self, queue_ids: Iterable[int]) -> dict[int, QueueRules]:
+        """Return the rules of these queues; only those never read are read."""
+        found = self._find(queue_ids)
+        await self._read({each: rules for each, rules in found.items() if not rules.version})
+        return found
 
     async def read_known(self, queue_id: int) -> None:
-        """Read the rules of a queue again if they were ever read."""
+        """Read the rules of a queue again if this process uses them."""
         if queue_id in self._rules:
             await self.read((queue_id,))
 
     def seal(self, rules: QueueRules, envelope: bytes) -> bytes:
-        """Return the envelope as the queue wants it stored.
-
-        Raises:
-            SkepError: It must be encrypted and this process has no key.
-        """
+        """Return the envelope as the queue wants it stored; fails without the key for that."""
         return self._seal(envelope) if rules.is_encrypted else envelope
 
-    def _learn(self, rules: QueueRules, row: Any) -> None:
-        _, version, dedup_window_s, is_encrypted, max_size, overflow, schema, deferral = row
-        rules.version = version
-        rules.dedup_window_s = dedup_window_s
-        rules.is_encrypted = is_encrypted
-        rules.deferral = deferral
-        rules.size_limit = SizeLimit(max_size, overflow) if max_size else None
+    def _find(self, queue_ids: Iterable[int]) -> dict[int, QueueRules]:
+        """Return the rules of queues; those never read have a version that is refused."""
+        return {
+            each: self._rules.get(each) or self._rules.setdefault(each, QueueRules(each))
+            for each in queue_ids
+        }
+
+    async def _read(self, found: dict[int, QueueRules]) -> dict[int, QueueRules]:
+        if not found:
+            return found
+        rows = {row[0]: row for row in await self._caller.call(READ_CALL, sorted(found))}
+        for queue_id, rules in found.items():
+            # Without a row it was deleted. Its rules must not apply to a queue that takes its name.
+            _learn(rules, rows.get(queue_id, _DELETED))
+        return found
+
+
+def _learn(rules: QueueRules, row: Any) -> None:
+    _, version, dedup_window_s, is_encrypted, max_size, overflow, schema, deferral, strict = row
+    if schema is None:
         rules.validator = None
-        if schema is not None:
-            decoded = msgspec.json.decode(schema)
-            rules.validator = self._schemas.validator(rules.queue_id, version, decoded)
-        rules.is_plain = not (is_encrypted or max_size or schema)
+    elif rules.validator is None or version != rules.version:
+        rules.validator = _validator(schema)
+    rules.version = version
+    rules.dedup_window_s = dedup_window_s
+    rules.is_encrypted = is_encrypted
+    rules.deferral = deferral
+    rules.is_strict = strict
+    rules.size_limit = SizeLimit(max_size, overflow) if max_size else None
+    rules.is_plain = not (is_encrypted or max_size or schema or strict)
+
+
+def _validator(schema: str) -> PayloadValidator | UnusableSchema:
+    try:
+        return compile_schema(msgspec.json.decode(schema))
+    except InvalidSchema as error:
+        # Stored by a version that could use it. Other queues of the same call must not suffer.
+        return UnusableSchema(error)
 
 
 class Enforcer:
@@ -171,19 +182,19 @@ class Enforcer:
                 by_queue.setdefault(flush.partition.rules, []).append(flush)
         for rules, its_flushes in by_queue.items():
             count = sum(len(flush.entries) for flush in its_flushes)
-            verdict = await self._decide(rules, count)
-            if isinstance(verdict, Full):
+            has_room = await self._has_room(rules, count)
+            if not has_room:
                 await self._rule_book.read((rules.queue_id,))
-                verdict = await self._decide(rules, count)
+                has_room = await self._has_room(rules, count)
             for flush in its_flushes:
                 flush.is_admitted = True
-                if isinstance(verdict, Full):
-                    flush.refuse_all(verdict.error(flush.partition.key[0]))
+                if not has_room:
+                    depth = self._gate.depth(rules.queue_id)
+                    flush.refuse_all(queue_full(flush.partition.key[0], depth))
 
-    async def _decide(self, rules: QueueRules, count: int) -> Admitted | Full:
-        if rules.size_limit is None:
-            return Admitted()
-        return await self._gate.decide(rules.queue_id, count, rules.size_limit)
+    async def _has_room(self, rules: QueueRules, count: int) -> bool:
+        limit = rules.size_limit
+        return limit is None or await self._gate.decide(rules.queue_id, count, limit)
 
     def _seal(self, flush: "Flush") -> None:
         rules = flush.partition.rules

@@ -17,15 +17,18 @@ is `drop_oldest`.
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import Final, NamedTuple, TypeAlias
-
-import msgspec
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from skep.db.access.slots import Caller
 from skep.model.errors import QueueFull, SkepError
 from skep.model.limits import PUSH_ITEMS_MAX
 from skep.model.queue_options import Overflow
+
+if TYPE_CHECKING:
+    from skep.broker.directory import Partition
 
 _log = logging.getLogger(__name__)
 
@@ -63,48 +66,23 @@ class SizeLimit(NamedTuple):
         return 2 * self.max_size + PUSH_ITEMS_MAX
 
 
-class Admitted(msgspec.Struct, frozen=True):
-    """The messages may be stored."""
+def queue_full(queue: str, depth: int) -> QueueFull:
+    """Return the error of a queue without room, in which so many messages wait."""
+    return QueueFull(f"queue {queue} is full", retry_after_s=RETRY_AFTER_S, queue_depth=depth)
 
 
-class Full(msgspec.Struct, frozen=True):
-    """The messages may not be stored now."""
-
-    retry_after_s: int = RETRY_AFTER_S
-
-    def error(self, queue: str) -> QueueFull:
-        """Return the error of a queue."""
-        return QueueFull(f"queue {queue} is full", retry_after_s=self.retry_after_s)
-
-
-class Unmeasured(msgspec.Struct, frozen=True):
-    """Only a measurement can tell."""
-
-
-Verdict: TypeAlias = Admitted | Full | Unmeasured
-
-
+@dataclass(slots=True, eq=False)
 class _Size:
     """What is known of one queue."""
 
-    __slots__ = (
-        "added",
-        "added_before",
-        "duration_s",
-        "is_being_measured",
-        "measured_at",
-        "waiting",
-    )
-
-    def __init__(self) -> None:
-        self.waiting = 0
-        self.measured_at = float("-inf")
-        self.duration_s = 0.0
-        self.added = 0
-        """Admitted here since the measurement began."""
-        self.added_before = 0
-        """What `added` was when the measurement under way began."""
-        self.is_being_measured = False
+    waiting: int = 0
+    measured_at: float = float("-inf")
+    duration_s: float = 0.0
+    added: int = 0
+    """Admitted here since the measurement began."""
+    added_before: int = 0
+    """What `added` was when the measurement under way began."""
+    is_being_measured: bool = False
 
 
 class SizeBook:
@@ -113,23 +91,39 @@ class SizeBook:
     def __init__(self) -> None:
         self._sizes: Final[dict[int, _Size]] = {}
 
-    def admit(self, queue_id: int, count: int, limit: SizeLimit, now: float) -> Verdict:
-        """Decide about `count` messages for a queue, and count those that are admitted."""
+    def admit(self, queue_id: int, count: int, limit: SizeLimit, now: float) -> bool | None:
+        """Decide about `count` messages for a queue, and count those that are admitted.
+
+        None when only a measurement can tell.
+        """
+        is_admitted = self.takes(queue_id, count, limit, now)
+        if is_admitted:
+            self.add(queue_id, count)
+        return is_admitted
+
+    def add(self, queue_id: int, count: int) -> None:
+        """Count messages that are admitted."""
+        self._size(queue_id).added += count
+
+    def takes(self, queue_id: int, count: int, limit: SizeLimit, now: float) -> bool | None:
+        """Decide about `count` messages for a queue; None when only a measurement can tell."""
         size = self._size(queue_id)
         age_s = now - size.measured_at
         known = size.waiting + size.added
         has_room = known + count <= limit.max_size or known <= 0
         if age_s > max(TRUST_S if has_room else REFUSE_S, self._pause_s(size)):
-            return Unmeasured()
-        if not has_room and limit.overflow == "reject":
-            return Full()
-        size.added += count
-        return Admitted()
+            return None
+        return has_room or limit.overflow != "reject"
 
     def excess(self, queue_id: int, limit: SizeLimit) -> int:
         """Return by how many messages a queue is too large, as far as known."""
         size = self._size(queue_id)
         return max(0, size.waiting + size.added - limit.max_size)
+
+    def depth(self, queue_id: int) -> int:
+        """Return how many messages wait in a queue, as far as known."""
+        size = self._size(queue_id)
+        return size.waiting + size.added
 
     def is_renewal_due(self, queue_id: int, now: float) -> bool:
         """Tell whether a push should start a measurement in the background."""
@@ -177,37 +171,68 @@ class SizeBook:
 class AdmissionGate:
     """Decides for one process which messages a queue with a limit takes."""
 
-    def __init__(self, caller: Caller, *, now: Callable[[], float]) -> None:
+    def __init__(self, caller: Caller, *, dropper: Caller, now: Callable[[], float]) -> None:
+        """Take who measures, for which pushes wait, and who drops, which may take long."""
         self._caller: Final = caller
+        self._dropper: Final = dropper
         self._now: Final = now
         self._book: Final = SizeBook()
         self._measurements: Final[dict[int, asyncio.Task[None]]] = {}
         self._clearances: Final[dict[int, asyncio.Task[None]]] = {}
 
-    def admit(self, queue_id: int, count: int, limit: SizeLimit) -> Verdict:
-        """Decide at once, or say that only `decide` can. Never waits.
+    def admit(self, queue_id: int, count: int, limit: SizeLimit) -> bool | None:
+        """Decide at once; None when only `decide` can. Never waits.
 
         Admitted messages of a queue that drops its oldest make room in the background.
         """
-        verdict = self._book.admit(queue_id, count, limit, self._now())
-        if isinstance(verdict, Admitted):
-            if limit.overflow == "drop_oldest":
-                self._make_room(queue_id, limit)
-            if self._book.is_renewal_due(queue_id, self._now()):
-                self._measure(queue_id, limit)
-        return verdict
+        is_admitted = self._book.admit(queue_id, count, limit, self._now())
+        if is_admitted:
+            self._follow_up(queue_id, limit)
+        return is_admitted
 
-    async def decide(self, queue_id: int, count: int, limit: SizeLimit) -> Admitted | Full:
-        """Decide, measuring first where needed.
-
-        Raises:
-            SkepError: The queue could not be measured.
-        """
-        while True:
-            verdict = self.admit(queue_id, count, limit)
-            if not isinstance(verdict, Unmeasured):
-                return verdict
+    async def decide(self, queue_id: int, count: int, limit: SizeLimit) -> bool:
+        """Decide, measuring first where needed."""
+        while (is_admitted := self.admit(queue_id, count, limit)) is None:
             await asyncio.shield(self._measure(queue_id, limit))
+        return is_admitted
+
+    def depth(self, queue_id: int) -> int:
+        """Return how many messages wait in a queue, as far as known; of a full one, `maxSize`."""
+        return self._book.depth(queue_id)
+
+    async def require_room(self, sizes: "Mapping[Partition, int]") -> None:
+        """Raise `QueueFull` unless all queues have room for the messages of their partitions.
+
+        All messages are counted, or none.
+        """
+        limits: dict[int, tuple[str, SizeLimit]] = {}
+        counts: Counter[int] = Counter()
+        for partition, size in sizes.items():
+            if (limit := partition.rules.size_limit) is not None:
+                limits[partition.queue_id] = partition.key[0], limit
+                counts[partition.queue_id] += size
+        for queue_id, (queue, limit) in limits.items():
+            while (has_room := self._takes(queue_id, counts[queue_id], limit)) is None:
+                await asyncio.shield(self._measure(queue_id, limit))
+            if not has_room:
+                raise queue_full(queue, self.depth(queue_id))
+        for queue_id, (queue, limit) in limits.items():
+            # Another request may have taken the room while the next queue was measured.
+            if self._takes(queue_id, counts[queue_id], limit) is False:
+                raise queue_full(queue, self.depth(queue_id))
+        for queue_id, (_, limit) in limits.items():
+            self._book.add(queue_id, counts[queue_id])
+            self._follow_up(queue_id, limit)
+
+    def _takes(self, queue_id: int, count: int, limit: SizeLimit) -> bool | None:
+        return self._book.takes(queue_id, count, limit, self._now())
+
+    def _follow_up(self, queue_id: int, limit: SizeLimit) -> None:
+        """Make room for what was admitted, and renew a measurement that is old, meanwhile."""
+        if limit.overflow == "drop_oldest":
+            self._make_room(queue_id, limit)
+        if self._book.is_renewal_due(queue_id, self._now()):
+            self._measure(queue_id, limit)
 
     async def settle(self) -> None:
         """Wait until nothing is under way, before the connections close."""
@@ -247,7 +272,7 @@ class AdmissionGate:
     async def _drop(self, queue_id: int, limit: SizeLimit) -> None:
         while excess := self._book.excess(queue_id, limit):
             try:
-                ((dropped, unread),) = await self._caller.call(DROP_CALL, queue_id, excess)
+                ((dropped, unread),) = await self._dropper.call(DROP_CALL, queue_id, excess)
             except SkepError as error:
                 _log.warning("cannot drop the oldest messages of queue %d: %s", queue_id, error)
                 return

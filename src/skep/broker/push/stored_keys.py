@@ -1,4 +1,4 @@
-"""Load stored keys into the duplicate cache, so that it can prove which are absent.
+"""Load stored keys into the key cache, so that it can prove which are absent.
 
 A partition this process created is empty: the cache guarantees it from the start. A partition found
 in the database may hold an hour of keys; they are read before the first push into it, in bounded
@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from skep.broker.directory import Partition
 from skep.db.access.slots import Caller
-from skep.engine.dedup.cache import DedupCache
+from skep.engine.key_cache.cache import KeyCache
 
 READ_CALL: Final = "select * from skep.read_keys($1, $2)"
 SEGMENTS_MAX: Final = 2_000
@@ -22,9 +22,9 @@ _ALWAYS: Final = datetime.min.replace(tzinfo=UTC)
 
 
 class KeyLoader:
-    """Lets the duplicate cache guarantee partitions."""
+    """Lets the key cache guarantee partitions."""
 
-    def __init__(self, caller: Caller, cache: DedupCache) -> None:
+    def __init__(self, caller: Caller, cache: KeyCache) -> None:
         self._caller: Final = caller
         self._cache: Final = cache
 

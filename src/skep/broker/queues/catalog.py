@@ -6,40 +6,26 @@ so. Every figure is of the moment of the request: nothing is rolled up in the ba
 """
 
 import json
+from collections import ChainMap
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
+from msgspec.structs import asdict, astuple
 
 from skep.broker.groups.progress import Groups
 from skep.broker.messages.listing import summarize_messages
 from skep.broker.paging import Page, from_row
+from skep.broker.queues import resources
 from skep.broker.queues.configure import stored_options
 from skep.broker.queues.lifecycle import find_queue
-from skep.broker.queues.resources import (
-    BriefCounts,
-    GroupSummary,
-    Lag,
-    MessageCounts,
-    MessageSummary,
-    NamespacePage,
-    NamespaceSummary,
-    Overview,
-    PartitionPage,
-    PartitionSummary,
-    QueueDetail,
-    QueuePage,
-    QueueSummary,
-    Spread,
-    TaskPage,
-    TaskSummary,
-    Throughput,
-)
+from skep.broker.queues.resources import MessageCounts
+from skep.db.access.functions import Functions
 from skep.db.access.slots import Caller
 from skep.model.errors import BadRequest, NotFound
 from skep.model.ids import parse_partition_uuid, partition_uuid, queue_uuid
-from skep.model.names import check_name
+from skep.model.names import check_name, check_optional_name
 
 PARTITIONS_EXACT: Final = 10_000
 """Partitions counted one by one in one answer: about a tenth of a second of PostgreSQL's time."""
@@ -54,15 +40,7 @@ INGEST_SEGMENTS: Final = 100
 
 QueueOrder: TypeAlias = Literal["newest", "oldest", "name"]
 
-_LIST_QUEUES: Final = "select * from skep.list_queues($1, $2, $3, $4, $5, $6)"
-_COUNT_MESSAGES: Final = "select * from skep.count_messages($1, $2, $3, $4)"
-_DESCRIBE_QUEUE: Final = "select * from skep.describe_queue($1)"
-_LIST_PARTITIONS: Final = "select * from skep.list_partitions($1, $2, $3, $4, $5)"
-_COUNT_PARTITIONS: Final = "select skep.count_partitions($1, $2)"
-_LIST_LABELS: Final = "select * from skep.list_labels($1, $2, $3)"
-_MEASURE_LAG: Final = "select * from skep.measure_lag($1)"
 _MEASURE_INGEST: Final = "select skep.measure_ingest($1, $2, $3), skep.now()"
-_NEWEST_SEGMENTS: Final = "select * from skep.newest_segments($1, $2, $3)"
 _KNOWN_PARTITION: Final = "select from skep.partition where id = $1"
 _LIST_QUEUE_IDS: Final = (
     "select q.id from skep.queue q"
@@ -86,119 +64,118 @@ class _Counted(msgspec.Struct, frozen=True):
 
     partitions: int
     messages: MessageCounts
-    is_estimate: bool
+    estimated: bool
 
 
 class QueueCatalog:
-    """Answers questions about queues, partitions, namespaces and tasks."""
+    """Answers questions about queues, partitions, namespaces and tasks.
+
+    A queue or partition that does not exist raises `NotFound`.
+    """
 
     def __init__(self, caller: Caller) -> None:
-        self._caller: Final = caller
+        self._sql: Final = Functions(caller)
 
     async def queues(
         self, wanted: QueueFilter, page: Page, *, partitions_exact: int = PARTITIONS_EXACT
-    ) -> QueuePage:
+    ) -> resources.QueuePage:
         """List queues with their counts, of up to so many partitions exactly."""
         for kind in ("namespace", "task", "search"):
-            check_name(kind, getattr(wanted, kind) or "")
-        rows = await self._caller.call(
-            _LIST_QUEUES,
-            wanted.namespace,
-            wanted.task,
-            wanted.search,
-            wanted.order,
-            page.limit,
-            page.offset,
-        )
+            check_optional_name(kind, getattr(wanted, kind))
+        rows = await self._sql.rows("list_queues", *astuple(wanted), *astuple(page))
         found = [row for row in rows if row["id"] is not None]
         counted = await self._count((row["id"] for row in found), partitions_exact=partitions_exact)
-        queues = [_queue_summary(row, counted[row["id"]]) for row in found]
-        return QueuePage(queues, rows[0]["total"], page)
+        queues = [
+            from_row(
+                resources.QueueSummary,
+                ChainMap(asdict(counted[row["id"]]), row),
+                id=queue_uuid(row["id"]),
+            )
+            for row in found
+        ]
+        return resources.QueuePage(queues, rows[0]["total"], page)
 
-    async def queue(self, name: str, partitions: Page) -> QueueDetail:
-        """Describe one queue with a page of its partitions.
-
-        Raises:
-            NotFound: There is no such queue.
-        """
-        row = await self._describe(name)
+    async def queue(self, name: str, partitions: Page) -> resources.QueueDetail:
+        """Describe one queue with a page of its partitions."""
+        row = await self._sql.row(
+            "describe_queue", check_name("queue", name), missing=NotFound("Queue not found")
+        )
         stored = json.loads(row["queue"])
         counted = (await self._count([stored["id"]]))[stored["id"]]
-        rows = await self._caller.call(
-            _LIST_PARTITIONS, stored["id"], None, None, partitions.limit, partitions.offset
+        rows = await self._sql.rows(
+            "list_partitions", stored["id"], None, None, partitions.limit, partitions.offset
         )
-        return QueueDetail(
+        return from_row(
+            resources.QueueDetail,
+            stored,
             id=queue_uuid(stored["id"]),
-            name=stored["name"],
-            namespace=stored["namespace"],
-            task=stored["task"],
             created_at=datetime.fromisoformat(stored["created_at"]),
-            is_paused=stored["is_paused"],
             options=stored_options(stored),
             groups=_groups_of(row),
             partitions=[_partition_summary(each) for each in rows],
             partitions_total=counted.partitions,
             totals=counted.messages,
-            estimated=counted.is_estimate,
+            estimated=counted.estimated,
         )
 
     async def partitions(
         self, queue: str | None, search: str | None, after: str | None, page: Page
-    ) -> PartitionPage:
+    ) -> resources.PartitionPage:
         """List partitions, of one queue or of all.
 
         Raises:
-            BadRequest: `after` is not the id of a partition.
-            NotFound: There is no such queue, or the partition `after` was removed: a page that
-                just ended there would be taken for the last one.
+            NotFound: The partition `after` was removed: a page that just ended there would be
+                taken for the last one.
         """
-        check_name("search", search or "")
-        queue_id = None if queue is None else await find_queue(self._caller, queue)
+        check_optional_name("search", search)
+        queue_id = None if queue is None else await find_queue(self._sql, queue)
         after_id = None if after is None else _parse_after(after)
-        rows = await self._caller.call(
-            _LIST_PARTITIONS, queue_id, search, after_id, page.limit, page.offset
+        rows = await self._sql.rows(
+            "list_partitions", queue_id, search, after_id, page.limit, page.offset
         )
-        if not rows and after_id is not None:
-            await self._check_partition(after_id)
-        ((total,),) = await self._caller.call(_COUNT_PARTITIONS, queue_id, search)
+        if after_id is not None and not (rows or await self._sql.call(_KNOWN_PARTITION, after_id)):
+            raise NotFound("the partition given as after was removed: start without after")
+        total = await self._sql.value("count_partitions", queue_id, search)
         listed = [_partition_summary(row) for row in rows]
         is_full = bool(listed) and len(listed) == page.limit
-        return PartitionPage(
+        return resources.PartitionPage(
             partitions=listed,
             total=total,
             pagination=page,
             next_after=listed[-1].id if is_full else None,
         )
 
-    async def namespaces(self, page: Page) -> NamespacePage:
+    async def namespaces(self, page: Page) -> resources.NamespacePage:
         """List the namespaces that queues have."""
-        total, labels = await self._labels("namespace", page)
-        return NamespacePage(
-            [NamespaceSummary(namespace=label, **sums) for label, sums in labels], total, page
+        labels, total = await self._labels("namespace", page)
+        return resources.NamespacePage(
+            [resources.NamespaceSummary(**each) for each in labels], total, page
         )
 
-    async def tasks(self, page: Page) -> TaskPage:
+    async def tasks(self, page: Page) -> resources.TaskPage:
         """List the tasks that queues have."""
-        total, labels = await self._labels("task", page)
-        return TaskPage([TaskSummary(task=label, **sums) for label, sums in labels], total, page)
+        labels, total = await self._labels("task", page)
+        return resources.TaskPage([resources.TaskSummary(**each) for each in labels], total, page)
 
-    async def overview(self) -> Overview:
+    async def overview(self) -> resources.Overview:
         """Sum up the whole installation."""
-        queues = await self._caller.call(_LIST_QUEUE_LABELS)
+        queues = await self._sql.call(_LIST_QUEUE_LABELS)
         counted = await self._count((row["id"] for row in queues), is_sum=True)
-        (lag,) = await self._caller.call(_MEASURE_LAG, PARTITIONS_SAMPLED)
-        ((ingested, now),) = await self._caller.call(
+        lag = await self._sql.row("measure_lag", PARTITIONS_SAMPLED)
+        ((ingested, now),) = await self._sql.call(
             _MEASURE_INGEST, INGEST_WINDOW_S, INGEST_PARTITIONS, INGEST_SEGMENTS
         )
-        return Overview(
+        return resources.Overview(
             queues=len(queues),
             partitions=sum(each.partitions for each in counted.values()),
             namespaces=len({row["namespace"] for row in queues}),
             tasks=len({row["task"] for row in queues}),
             messages=sum_counts(each.messages for each in counted.values()),
-            estimated=any(each.is_estimate for each in counted.values()),
-            lag=Lag(time=_spread(lag, "time"), offset=_spread(lag, "offset")),
-            throughput=Throughput(ingested_per_second=ingested, processed_per_second=None),
+            estimated=any(each.estimated for each in counted.values()),
+            lag=resources.Lag(time=_spread(lag, "time"), offset=_spread(lag, "offset")),
+            throughput=resources.Throughput(
+                ingested_per_second=ingested, processed_per_second=None
+            ),
             timestamp=now,
         )
 
@@ -206,33 +183,39 @@ class QueueCatalog:
         self, *, namespace: str | None = None, task: str | None = None
     ) -> tuple[MessageCounts, bool]:
         """Count the messages of queues by namespace and task; also say if it is a guess."""
-        rows = await self._caller.call(_LIST_QUEUE_IDS, namespace, task)
+        rows = await self._sql.call(_LIST_QUEUE_IDS, namespace, task)
         counted = (await self._count((row["id"] for row in rows), is_sum=True)).values()
-        is_guess = any(each.is_estimate for each in counted)
+        is_guess = any(each.estimated for each in counted)
         return sum_counts(each.messages for each in counted), is_guess
 
-    async def newest_messages(self, queue: str, page: Page) -> list[MessageSummary]:
-        """List the messages of a queue, newest first, without their payloads.
-
-        Raises:
-            NotFound: There is no such queue.
-        """
-        queue_id = await find_queue(self._caller, queue)
-        rows = await self._caller.call(_NEWEST_SEGMENTS, queue_id, page.limit, page.offset)
-        return summarize_messages(queue, rows, page)
+    async def newest_messages(self, queue: str, page: Page) -> list[resources.MessageSummary]:
+        """List the messages of a queue, newest first, without their payloads."""
+        queue_id = await find_queue(self._sql, queue)
+        segments = await self._sql.rows("newest_segments", queue_id, page.limit, page.offset)
+        rows = await self._sql.rows(
+            "list_messages",
+            [segment["partition_id"] for segment in segments],
+            [segment["first"] for segment in segments],
+            [segment["last"] + 1 - max(page.offset - segment["rank"], 0) for segment in segments],
+            None,
+            None,
+            0,
+            page.limit,
+        )
+        return summarize_messages(segments, rows, page)
 
     async def _labels(
         self, kind: Literal["namespace", "task"], page: Page
-    ) -> tuple[int, list[tuple[str, dict[str, Any]]]]:
-        """Return how many labels there are, and those of the page with the sums of their queues."""
-        rows = await self._caller.call(_LIST_LABELS, kind, page.limit, page.offset)
+    ) -> tuple[list[dict[str, Any]], int]:
+        """Return the labels of a page with the sums of their queues, and how many there are."""
+        rows = await self._sql.rows("list_labels", kind, page.limit, page.offset)
         found = [row for row in rows if row["label"] is not None]
         counted = await self._count(queue_id for row in found for queue_id in row["queue_id"])
         labels = [
-            (row["label"], _label_sums([counted[queue_id] for queue_id in row["queue_id"]]))
+            {kind: row["label"], **_label_sums([counted[each] for each in row["queue_id"]])}
             for row in found
         ]
-        return rows[0]["total"], labels
+        return labels, rows[0]["total"]
 
     async def _count(
         self,
@@ -244,20 +227,13 @@ class QueueCatalog:
         wanted = list(queue_ids)
         if not wanted:
             return {}
-        rows = await self._caller.call(
-            _COUNT_MESSAGES, wanted, partitions_exact, PARTITIONS_SAMPLED, is_sum
+        rows = await self._sql.rows(
+            "count_messages", wanted, partitions_exact, PARTITIONS_SAMPLED, is_sum
         )
-        return {row["queue_id"]: _counted(row) for row in rows}
-
-    async def _describe(self, name: str) -> Any:
-        rows = await self._caller.call(_DESCRIBE_QUEUE, check_name("queue", name))
-        if not rows:
-            raise NotFound("Queue not found")
-        return rows[0]
-
-    async def _check_partition(self, partition_id: int) -> None:
-        if not await self._caller.call(_KNOWN_PARTITION, partition_id):
-            raise NotFound("the partition given as after was removed: start without after")
+        return {
+            row["queue_id"]: _Counted(row["partitions"], _counts_of(row), row["is_estimate"])
+            for row in rows
+        }
 
 
 def _parse_after(after: str) -> int:
@@ -267,20 +243,9 @@ def _parse_after(after: str) -> int:
     return partition_id
 
 
-def _queue_summary(row: Any, counted: _Counted) -> QueueSummary:
+def _partition_summary(row: Any) -> resources.PartitionSummary:
     return from_row(
-        QueueSummary,
-        row,
-        id=queue_uuid(row["id"]),
-        partitions=counted.partitions,
-        messages=counted.messages,
-        estimated=counted.is_estimate,
-    )
-
-
-def _partition_summary(row: Any) -> PartitionSummary:
-    return from_row(
-        PartitionSummary,
+        resources.PartitionSummary,
         row,
         id=partition_uuid(row["id"]),
         queue=row["queue_name"],
@@ -291,38 +256,22 @@ def _partition_summary(row: Any) -> PartitionSummary:
     )
 
 
-def _groups_of(row: Any) -> list[GroupSummary]:
+def _groups_of(row: Any) -> list[resources.GroupSummary]:
     columns = ("group_name", "group_mode", "group_from", "group_is_paused", "group_created_at")
-    return [
-        GroupSummary(
-            name=name,
-            subscription_mode=mode,
-            subscription_timestamp=start,
-            is_paused=is_paused,
-            created_at=created_at,
-        )
-        for name, mode, start, is_paused, created_at in zip(
-            *(row[column] or () for column in columns), strict=True
-        )
-    ]
+    groups = zip(*(row[column] or () for column in columns), strict=True)
+    names = resources.GroupSummary.__struct_fields__
+    return [resources.GroupSummary(**dict(zip(names, group, strict=True))) for group in groups]
 
 
-def _spread(row: Any, figure: str) -> Spread:
-    return Spread(**{name: row[f"{figure}_{name}"] for name in Spread.__struct_fields__})
-
-
-def _counts_of(row: Any) -> MessageCounts:
-    return MessageCounts.of(
-        total=row["total"],
-        pending=row["pending"],
-        processing=row["processing"],
-        failed=row["failed"],
-        dead_letters=row["dead_letters"],
+def _spread(row: Any, figure: str) -> resources.Spread:
+    return resources.Spread(
+        **{name: row[f"{figure}_{name}"] for name in resources.Spread.__struct_fields__}
     )
 
 
-def _counted(row: Any) -> _Counted:
-    return _Counted(row["partitions"], _counts_of(row), row["is_estimate"])
+def _counts_of(row: Any) -> MessageCounts:
+    completed = max(row["total"] - row["pending"], 0)
+    return from_row(MessageCounts, row, completed=completed, dead_letter=row["dead_letters"])
 
 
 def _label_sums(counted: Sequence[_Counted]) -> dict[str, Any]:
@@ -330,8 +279,8 @@ def _label_sums(counted: Sequence[_Counted]) -> dict[str, Any]:
     return {
         "queues": len(counted),
         "partitions": sum(each.partitions for each in counted),
-        "messages": BriefCounts(messages.total, messages.pending),
-        "estimated": any(each.is_estimate for each in counted),
+        "messages": resources.BriefCounts(messages.total, messages.pending),
+        "estimated": any(each.estimated for each in counted),
     }
 
 
@@ -384,11 +333,7 @@ class Depths:
         self._catalog: Final = catalog
 
     async def of_group(self, queue: str, group: str, page: Page) -> QueueDepth:
-        """Measure what one group has yet to finish.
-
-        Raises:
-            NotFound: There is no such queue, or it has no such group.
-        """
+        """Measure what one group has yet to finish."""
         lag = await self._groups.measure_lag(group, queue, page)
         return QueueDepth(
             queue=queue,
@@ -402,11 +347,7 @@ class Depths:
         )
 
     async def of_queue(self, queue: str, page: Page) -> QueueDepth:
-        """Measure what the slowest reader of each partition has yet to finish.
-
-        Raises:
-            NotFound: There is no such queue.
-        """
+        """Measure what the slowest reader of each partition has yet to finish."""
         detail = await self._catalog.queue(queue, page)
         partitions = [PartitionDepth(each.name, each.stats.pending) for each in detail.partitions]
         return QueueDepth(

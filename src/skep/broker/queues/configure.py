@@ -6,47 +6,37 @@ this broker cannot offer. Push, pop, ack and retention act by the options.
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final, Literal, cast, get_args
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from skep.broker.cluster.changes import RULES, ChangeAnnouncer
-from skep.db.access.slots import Caller
+from skep.db.access.functions import Functions
 from skep.model.errors import BadRequest, NotFound, Refused
 from skep.model.ids import partition_uuid, queue_uuid
-from skep.model.names import check_name
+from skep.model.names import check_name, check_optional_name
 from skep.model.queue_options import AckMode, Deferral, Overflow, QueueOptions
 from skep.model.schemas import compile_schema
 
-CONFIGURE_CALL: Final = "select * from skep.configure_queue($1, $2, $3, $4)"
-SHOW_CALL: Final = "select * from skep.show_queue($1)"
-
-COLUMNS: Final = {
-    "leaseTime": "lease_time_s",
-    "retryLimit": "retry_limit",
-    "retryDelay": "retry_delay_ms",
-    "retryDelayMax": "retry_delay_ms_max",
-    "maxDeliveries": "max_deliveries",
-    "maxSize": "max_size",
-    "overflow": "overflow",
+_COLUMNS_BY_OPTION: Final = {
+    "lease_time": "lease_time_s",
+    "retry_delay": "retry_delay_ms",
+    "retry_delay_max": "retry_delay_ms_max",
     "ttl": "ttl_s",
-    "ackMode": "ack_mode",
-    "deadLetterQueue": "dead_letter_queue",
-    "dlqAfterMaxRetries": "dlq_after_max_retries",
-    "priority": "priority",
-    "delayedProcessing": "delayed_processing_s",
-    "windowBuffer": "window_buffer_s",
-    "retentionSeconds": "retention_s",
-    "completedRetentionSeconds": "completed_retention_s",
-    "retentionEnabled": "retention_enabled",
-    "encryptionEnabled": "encryption_enabled",
-    "maxWaitTimeSeconds": "max_wait_time_s",
-    "dedupWindowSeconds": "dedup_window_s",
-    "jsonSchema": "json_schema",
-    "archiveAfterSeconds": "archive_after_s",
-    "archiveBeforeDelete": "archive_before_delete",
-    "deferral": "deferral",
+    "delayed_processing": "delayed_processing_s",
+    "window_buffer": "window_buffer_s",
+    "retention_seconds": "retention_s",
+    "completed_retention_seconds": "completed_retention_s",
+    "max_wait_time_seconds": "max_wait_time_s",
+    "dedup_window_seconds": "dedup_window_s",
+    "archive_after_seconds": "archive_after_s",
+    "strict": "is_strict",
+}
+COLUMNS: Final = {
+    field.encode_name: _COLUMNS_BY_OPTION.get(field.name, field.name)
+    for field in msgspec.structs.fields(QueueOptions)
 }
 """Options of the wire, and the column each is stored in."""
 
@@ -74,19 +64,13 @@ class Configured(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     """Options of the request that Skep does not know, if any."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Configure:
     """Change and show the configuration of queues."""
 
-    def __init__(
-        self,
-        caller: Caller,
-        *,
-        can_encrypt: Callable[[], bool] = lambda: False,
-        changes: ChangeAnnouncer | None = None,
-    ) -> None:
-        self._caller: Final = caller
-        self._changes: Final = changes
-        self._can_encrypt: Final = can_encrypt
+    sql: Functions
+    can_encrypt: Callable[[], bool] = lambda: False
+    changes: ChangeAnnouncer | None = None
 
     async def configure_queue(
         self,
@@ -99,48 +83,34 @@ class Configure:
     ) -> Configured:
         """Create or change a queue and return its full configuration.
 
-        Args:
-            queue: Its name.
-            namespace: None leaves it as it is.
-            task: None leaves it as it is.
-            options: Those to change, as on the wire; None as a value restores the default. Those
-                that are not known change nothing.
-            replace: Options not given go back to their defaults as well.
-
-        Raises:
-            BadRequest: A name or a value is not acceptable.
-            Refused: Encryption is asked for and this broker has no key.
+        None leaves the namespace or the task as it is, and as the value of an option restores its
+        default; unknown options change nothing. With `replace`, what is not given goes back to its
+        default as well.
         """
         check_name("queue", queue)
-        for kind, name in (("namespace", namespace), ("task", task)):
-            if name is not None:
-                check_name(kind, name)
+        check_optional_name("namespace", namespace)
+        check_optional_name("task", task)
         given = {**dict.fromkeys(COLUMNS), **options} if replace else options
         columns = {
             COLUMNS[name]: _checked_option(name, value)
             for name, value in given.items()
             if name in COLUMNS
         }
-        if columns.get("encryption_enabled") and not self._can_encrypt():
+        if columns.get("encryption_enabled") and not self.can_encrypt():
             # Storing in clear what was asked to be encrypted would be worse than refusing.
             raise Refused("this broker has no key and cannot encrypt: leave out encryptionEnabled")
         if replace:
             namespace, task = namespace or "", task or ""
-        rows = await self._caller.call(CONFIGURE_CALL, queue, namespace, task, json.dumps(columns))
-        if self._changes is not None:
-            self._changes.announce(RULES, json.loads(rows[0]["queue"])["id"])
-        return _configured(rows[0], unknown=sorted(options.keys() - COLUMNS.keys()))
+        row = await self.sql.row("configure_queue", queue, namespace, task, json.dumps(columns))
+        if self.changes is not None:
+            self.changes.announce(RULES, json.loads(row["queue"])["id"])
+        return _configured(row, unknown=sorted(options.keys() - COLUMNS.keys()))
 
     async def show(self, queue: str) -> Configured:
-        """Return the full configuration of a queue.
-
-        Raises:
-            NotFound: There is no such queue.
-        """
-        rows = await self._caller.call(SHOW_CALL, queue)
-        if not rows:
-            raise NotFound("Queue not found")
-        return _configured(rows[0])
+        """Return the full configuration of a queue."""
+        return _configured(
+            await self.sql.row("show_queue", queue, missing=NotFound("Queue not found"))
+        )
 
 
 def _configured(row: Any, *, unknown: list[str] | None = None) -> Configured:
@@ -163,11 +133,7 @@ def stored_options(stored: dict[str, Any]) -> QueueOptions:
 
 
 def _checked_option(name: str, value: Any) -> object:
-    """Return the value to store.
-
-    Raises:
-        BadRequest: It is of the wrong type or out of bounds.
-    """
+    """Return the value to store, if it is of the right type and within bounds."""
     default = _DEFAULTS[name]
     if value is None:
         return default

@@ -9,10 +9,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
+from skep.db.access.functions import Functions
 from skep.db.access.slots import Caller
-
-PARTITIONS_CALL: Final = "select * from skep.queues_of_partitions($1)"
-NAMESPACES_CALL: Final = "select * from skep.namespaces_of_queues($1)"
 
 NAMESPACE_KNOWN_FOR_S: Final = 5.0
 ENTRIES_MAX: Final = 100_000
@@ -27,7 +25,7 @@ class Ownership:
     """Looks up the queues of partitions and the namespaces of queues."""
 
     def __init__(self, caller: Caller, *, now: Callable[[], float]) -> None:
-        self._caller: Final = caller
+        self._sql: Final = Functions(caller)
         self._now: Final = now
         self._queue_by_partition: Final[OrderedDict[int, str]] = OrderedDict()
         self._namespaces: Final[OrderedDict[str, tuple[float, str]]] = OrderedDict()
@@ -42,15 +40,11 @@ class Ownership:
         return namespace if self._now() - asked_at < NAMESPACE_KNOWN_FOR_S else None
 
     async def queues_of(self, partition_ids: Collection[int]) -> Mapping[int, str]:
-        """Return the queues of those partitions that exist.
-
-        Raises:
-            Unavailable: The database is away.
-        """
+        """Return the queues of those partitions that exist."""
         known = {each: self._queue_by_partition.get(each) for each in partition_ids}
         unknown = [each for each, queue in known.items() if queue is None]
         if unknown:
-            rows = await self._caller.call(PARTITIONS_CALL, unknown)
+            rows = await self._sql.rows("queues_of_partitions", unknown)
             found: dict[int, str] = {row["partition_id"]: row["queue"] for row in rows}
             self._queue_by_partition.update(found)
             known |= found
@@ -58,15 +52,11 @@ class Ownership:
         return {each: queue for each, queue in known.items() if queue is not None}
 
     async def namespaces_of(self, queues: Collection[str]) -> Mapping[str, str]:
-        """Return the namespaces of those queues that exist; empty for a queue without one.
-
-        Raises:
-            Unavailable: The database is away.
-        """
+        """Return the namespaces of those queues that exist; empty for a queue without one."""
         known = {queue: self.known_namespace(queue) for queue in queues}
         unknown = [queue for queue, namespace in known.items() if namespace is None]
         if unknown:
-            rows = await self._caller.call(NAMESPACES_CALL, unknown)
+            rows = await self._sql.rows("namespaces_of_queues", unknown)
             found: dict[str, str] = {row["queue"]: row["namespace"] for row in rows}
             asked_at = self._now()
             for queue, namespace in found.items():

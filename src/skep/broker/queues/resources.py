@@ -7,6 +7,7 @@ from datetime import datetime
 
 import msgspec
 
+from skep.broker.messages.stored_message import MessageAddress, Status
 from skep.broker.paging import Page
 from skep.model.queue_options import QueueOptions
 
@@ -30,20 +31,6 @@ class MessageCounts(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     """Failed at least once and waiting to be delivered again; a part of `pending`."""
     dead_letter: int = 0
     """Dead letters, of all groups."""
-
-    @classmethod
-    def of(
-        cls, *, total: int, pending: int, processing: int, failed: int, dead_letters: int
-    ) -> "MessageCounts":
-        """Complete what the database counted."""
-        return cls(
-            total=total,
-            pending=pending,
-            processing=processing,
-            completed=max(total - pending, 0),
-            failed=failed,
-            dead_letter=dead_letters,
-        )
 
 
 class BriefCounts(msgspec.Struct, frozen=True):
@@ -208,15 +195,8 @@ class Overview(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     stats_age: int = 0
 
 
-class MessageSummary(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+class MessageSummary(MessageAddress, frozen=True, kw_only=True):
     """A message in a listing, without its payload."""
 
-    id: str
-    transaction_id: str
-    partition_id: str
-    queue_path: str
-    queue: str
-    partition: str
-    status: str
-    """`pending`, `processing`, `completed` or `dead_letter`."""
+    status: Status
     created_at: datetime

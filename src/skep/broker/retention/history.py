@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Final, Literal, NamedTuple, TypeAlias
-from uuid import UUID
 
+import msgspec
+
+from skep.broker.paging import from_row
+from skep.broker.timestamps import spell_moment
+from skep.db.access.functions import Functions
 from skep.db.access.slots import Caller
 from skep.model.errors import BadRequest
-
-LIST_CALL: Final = "select * from skep.list_removals($1, $2, $3, $4)"
-COUNT_CALL: Final = "select * from skep.count_removals($1, $2, $3, $4)"
 
 NEWEST: Final = 2**63 - 1
 """Above every id of the history."""
@@ -20,18 +21,18 @@ BUCKETS_MAX: Final = 200
 BUCKET_MINUTES: Final = (1, 5, 15, 30, 60, 180, 360, 720, 1440)
 
 
-class Removal(NamedTuple):
-    """What one run removed from one queue."""
+class HistoryEntry(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """What one run deleted from one queue."""
 
-    id: int
-    run_id: UUID
+    id: str
+    run_id: str
     queue: str | None
-    """None when the queue is gone."""
+    """Null when the queue was deleted since."""
     kind: Kind
     messages: int
     segments: int
     partitions: int
-    started_at: datetime
+    started_at: str
     duration_ms: int
 
 
@@ -49,29 +50,34 @@ class Removals:
     """Show what was removed."""
 
     def __init__(self, caller: Caller) -> None:
-        self._caller: Final = caller
+        self._sql: Final = Functions(caller)
 
     async def list(
         self, *, queue: str | None, kind: Kind | None, before: int | None, limit: int
-    ) -> Sequence[Removal]:
+    ) -> Sequence[HistoryEntry]:
         """Return a page of the history, newest first, from below an id."""
-        rows = await self._caller.call(
-            LIST_CALL, queue, kind, NEWEST if before is None else before, limit
+        rows = await self._sql.rows(
+            "list_removals", queue, kind, NEWEST if before is None else before, limit
         )
-        return [Removal(*row) for row in rows]
+        return [
+            from_row(
+                HistoryEntry,
+                row,
+                id=str(row["id"]),
+                run_id=str(row["run_id"]),
+                started_at=spell_moment(row["started_at"]),
+            )
+            for row in rows
+        ]
 
     async def chart(
         self, *, queue: str | None, since: datetime, until: datetime
     ) -> tuple[int, Sequence[Bucket]]:
-        """Return the length of a bucket in minutes, and the buckets in which something went.
-
-        Raises:
-            BadRequest: The time ends before it begins.
-        """
+        """Return the length of a bucket in minutes, and the buckets in which something went."""
         if until <= since:
             raise BadRequest("to must be after from")
         minutes = bucket_minutes(until - since)
-        rows = await self._caller.call(COUNT_CALL, queue, since, until, minutes * 60)
+        rows = await self._sql.rows("count_removals", queue, since, until, minutes * 60)
         return minutes, [Bucket(*row) for row in rows]
 
 

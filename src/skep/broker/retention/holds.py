@@ -6,74 +6,76 @@ that is not placed again within its time lapses.
 """
 
 import re
-from datetime import datetime
-from typing import Final, NamedTuple
+from typing import Any, Final
 
+import msgspec
+
+from skep.broker.paging import from_row
+from skep.broker.timestamps import spell_moment
+from skep.db.access.functions import Functions
 from skep.db.access.slots import Caller
 from skep.model.errors import BadRequest, NotFound
 from skep.model.names import check_name
 
-LIST_CALL: Final = "select * from skep.list_holds($1, $2)"
 PLACE_CALL: Final = (
-    "select position::text, updated_at from skep.place_hold($1, $2, $3::text::pg_snapshot, $4)"
+    "select $1::text as queue, $2::text as name, position::text, $4::integer as keep_s, updated_at,"
+    " true as is_active from skep.place_hold($1, $2, $3::text::pg_snapshot, $4)"
 )
-RELEASE_CALL: Final = "select skep.release_hold($1, $2)"
 
 KEEP_S_DEFAULT: Final = 86_400
 KEEP_S_MAX: Final = 86_400 * 365
 _SNAPSHOT: Final = re.compile(r"[0-9]{1,20}:[0-9]{1,20}:(?:[0-9]{1,20}(?:,[0-9]{1,20})*)?")
 
 
-class Hold(NamedTuple):
-    """A hold on a queue."""
+class HoldReport(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """A hold: messages behind its position are not deleted."""
 
     queue: str
     name: str
     position: str
-    keep_s: int
-    updated_at: datetime
-    is_active: bool
+    keep_seconds: int
+    updated_at: str
+    active: bool
+    """False when it was not renewed for `keepSeconds`; it protects nothing then."""
 
 
 class Holds:
     """Place, show and release holds."""
 
     def __init__(self, caller: Caller) -> None:
-        self._caller: Final = caller
+        self._sql: Final = Functions(caller)
 
-    async def list(self, *, limit: int, offset: int) -> tuple[list[Hold], int]:
+    async def list(self, *, limit: int, offset: int) -> tuple[list[HoldReport], int]:
         """Return a page of the holds, and how many there are."""
-        rows = await self._caller.call(LIST_CALL, limit, offset)
-        if not rows and offset:
-            first = await self._caller.call(LIST_CALL, 1, 0)
-            return [], first[0]["total"] if first else 0
-        total = rows[0]["total"] if rows else 0
-        return [Hold(*tuple(row)[:-1]) for row in rows], total
+        rows = await self._sql.rows("list_holds", limit, offset)
+        # Every row tells how many there are; a page behind the last has none.
+        counted = rows or await self._sql.rows("list_holds", 1, 0)
+        return [_shown(row) for row in rows], counted[0]["total"] if counted else 0
 
-    async def place(self, queue: str, name: str, position: str | None, keep_s: int) -> Hold:
-        """Place a hold, or move it; without a position, at the present.
-
-        Raises:
-            BadRequest: The name, the position or the time is not acceptable.
-            NotFound: There is no such queue.
-        """
+    async def place(self, queue: str, name: str, position: str | None, keep_s: int) -> HoldReport:
+        """Place a hold, or move it; without a position, at the present."""
         check_name("queue", queue)
         check_name("hold", name)
         if position is not None and not _SNAPSHOT.fullmatch(position):
             raise BadRequest("position must be a snapshot, spelled xmin:xmax:xip")
         if not 0 < keep_s <= KEEP_S_MAX:
             raise BadRequest(f"keepSeconds must be between 1 and {KEEP_S_MAX}")
-        rows = await self._caller.call(PLACE_CALL, queue, name, position, keep_s)
+        rows = await self._sql.call(PLACE_CALL, queue, name, position, keep_s)
         if not rows:
             raise NotFound(f"queue {queue} does not exist")
-        (row,) = rows
-        return Hold(queue, name, row["position"], keep_s, row["updated_at"], is_active=True)
+        return _shown(rows[0])
 
     async def release(self, queue: str, name: str) -> None:
-        """Release a hold.
+        """Release a hold."""
+        missing = NotFound(f"queue {queue} has no hold named {name}")
+        await self._sql.value("release_hold", queue, name, missing=missing)
 
-        Raises:
-            NotFound: There is none of that name.
-        """
-        if not (await self._caller.call(RELEASE_CALL, queue, name))[0][0]:
-            raise NotFound(f"queue {queue} has no hold named {name}")
+
+def _shown(row: Any) -> HoldReport:
+    return from_row(
+        HoldReport,
+        row,
+        keep_seconds=row["keep_s"],
+        updated_at=spell_moment(row["updated_at"]),
+        active=row["is_active"],
+    )

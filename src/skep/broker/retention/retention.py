@@ -10,23 +10,21 @@ import asyncio
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
+from dataclasses import InitVar, dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 from uuid import UUID, uuid4
 
-from skep.broker.cluster.leadership import RESIGN_CALL, TAKE_CALL, Term
+from skep.broker.cluster.housekeeping import CallDuty, Duty
+from skep.broker.cluster.leadership import Term
 from skep.db.access.errors import LeadershipLost
+from skep.db.access.functions import Functions
 from skep.db.access.slots import Caller
 from skep.model.errors import Refused
 from skep.telemetry.meters import NoteLetters
 
 WORK_CALL: Final = "select queue_id, kind from skep.retention_work()"
 RETAIN_CALL: Final = "select * from skep.apply_retention($1, $2, $3, $4, $5, $6, $7)"
-EVICT_CALL: Final = "select * from skep.evict_waiting($1, $2, $3, $4, $5, $6, $7, $8, $9)"
-CLEAN_CALL: Final = "select * from skep.remove_idle_partitions($1, $2, $3, $4, $5, $6)"
-PURGE_LETTERS_CALL: Final = "select skep.purge_dead_letters($1, $2, $3, $4, $5)"
-PURGE_HISTORY_CALL: Final = "select skep.purge_history($1, $2, $3, $4)"
-PURGE_REDRIVES_CALL: Final = "select skep.purge_redrives($1, $2, $3, $4)"
 NOW_CALL: Final = "select skep.now()"
 SWEEP_STAGING_CALL: Final = "select skep.sweep_staging(skep.now() - $1::interval, $2)"
 
@@ -93,57 +91,45 @@ class EvictionStop(NamedTuple):
     after_id: int = 0
 
 
+@dataclass(eq=False)
 class RetentionRun:
-    """One pass through the queues with messages to delete or evict."""
+    """One pass under a lease through the queues with messages to delete or evict."""
 
-    def __init__(
-        self,
-        caller: Caller,
-        term: Term,
-        limits: Limits,
-        *,
-        resume: dict[int, int],
-        note_letters: NoteLetters,
-        now: Callable[[], float] = time.monotonic,
-    ) -> None:
-        """Prepare a run under a lease.
+    sql: Functions
+    term: Term
+    limits: InitVar[Limits]
+    note_letters: NoteLetters
+    resume: dict[int, int]
+    """By queue, where the search for completed segments goes on; kept up to date."""
+    now: Callable[[], float] = time.monotonic
+    run_id: UUID = field(default_factory=uuid4)
+    removed: Counter[str] = field(default_factory=Counter[str])
+    """Messages removed so far, by kind."""
 
-        `resume` is, by queue, where the search for completed segments goes on; kept up to date.
-        """
-        self.run_id: Final = uuid4()
-        self.removed: Final[Counter[str]] = Counter()
-        """Messages removed so far, by kind."""
-        self._caller: Final = caller
-        self._term: Final = term
-        self._resume: Final = resume
-        self._note_letters: Final = note_letters
-        self._now: Final = now
-        self._segments: Final = StepSize(limits.segments)
-        self._messages: Final = StepSize(limits.messages)
+    def __post_init__(self, limits: Limits) -> None:
+        self._segments = StepSize(limits.segments)
+        self._messages = StepSize(limits.messages)
         self._work: deque[tuple[int, str]] = deque()
-        self._reached = 0
-        self._scouted = 0
-        self._stop = EvictionStop()
         self._began_at = _EPOCH
 
     async def begin(self, kinds: Sequence[str]) -> None:
         """Find out what there is to do, of these kinds."""
-        rows = await self._caller.call(WORK_CALL)
+        rows = await self.sql.call(WORK_CALL)
         self._work = deque((queue_id, kind) for queue_id, kind in rows if kind in kinds)
-        (self._began_at,) = (await self._caller.call(NOW_CALL))[0]
+        (self._began_at,) = (await self.sql.call(NOW_CALL))[0]
         self._turn_to_next()
 
     async def work_for(self, seconds: float) -> bool:
         """Do steps for so long; return whether there is more."""
-        until = self._now() + seconds
-        while self._work and self._now() < until:
+        until = self.now() + seconds
+        while self._work and self.now() < until:
             await self._step()
         return bool(self._work)
 
     async def _step(self) -> None:
         queue_id, kind = self._work[0]
         size = self._messages if kind == "eviction" else self._segments
-        began = self._now()
+        began = self.now()
         try:
             if kind == "eviction":
                 is_done = await self._evict(queue_id, size.current)
@@ -153,13 +139,13 @@ class RetentionRun:
             # A queue that fails must not block the others.
             self._finish_queue()
             raise
-        size.adapt(self._now() - began)
+        size.adapt(self.now() - began)
         if is_done:
             self._finish_queue()
 
     async def _retain(self, queue_id: int, kind: str, size: int) -> bool:
-        rows = await self._caller.call(
-            RETAIN_CALL, *self._term, self.run_id, queue_id, kind, self._reached, size
+        rows = await self.sql.call(
+            RETAIN_CALL, *self.term, self.run_id, queue_id, kind, self._reached, size
         )
         if not rows:
             return True
@@ -167,17 +153,17 @@ class RetentionRun:
         self.removed[kind] += messages
         self._scouted = 0 if segments else self._scouted + size
         if kind == "completed":
-            self._resume[queue_id] = 0 if is_done else self._reached
+            self.resume[queue_id] = 0 if is_done else self._reached
         return is_done or self._scouted >= SCOUT_SEGMENTS_MAX
 
     async def _evict(self, queue_id: int, size: int) -> bool:
-        rows = await self._caller.call(
-            EVICT_CALL, *self._term, self.run_id, queue_id, *self._stop, self._began_at, size
+        rows = await self.sql.rows(
+            "evict_waiting", *self.term, self.run_id, queue_id, *self._stop, self._began_at, size
         )
         if not rows:
             return True
         messages, _, group_id, after_at, after_id, is_done, queue, letters = rows[0]
-        self._note_letters(queue, letters)
+        self.note_letters(queue, letters)
         self.removed["eviction"] += messages
         self._stop = EvictionStop(group_id, after_at, after_id)
         return is_done
@@ -191,44 +177,28 @@ class RetentionRun:
         self._stop = EvictionStop()
         self._reached = 0
         if self._work and self._work[0][1] == "completed":
-            self._reached = self._resume.get(self._work[0][0], 0)
+            self._reached = self.resume.get(self._work[0][0], 0)
 
 
+@dataclass(slots=True, eq=False, kw_only=True)
 class RetentionDuty:
     """Runs retention again and again, for some kinds of work."""
 
-    def __init__(
-        self,
-        caller: Caller,
-        term: Term,
-        *,
-        name: str,
-        kinds: Sequence[str],
-        interval_s: float,
-        limits: Limits,
-        note_letters: NoteLetters,
-    ) -> None:
-        self.name: Final = name
-        self.interval_s: Final = interval_s
-        self._caller: Final = caller
-        self._term: Final = term
-        self._kinds: Final = tuple(kinds)
-        self._limits: Final = limits
-        self._note_letters: Final = note_letters
-        self._resume: dict[int, int] = {}
-        self._run: RetentionRun | None = None
+    name: str
+    interval_s: float
+    kinds: Sequence[str]
+    sql: Functions
+    term: Term
+    limits: Limits
+    note_letters: NoteLetters
+    _resume: dict[int, int] = field(default_factory=dict[int, int])
+    _run: RetentionRun | None = None
 
     async def run(self) -> bool:
         """Begin a run or go on with it."""
         if self._run is None:
-            run = RetentionRun(
-                self._caller,
-                self._term,
-                self._limits,
-                resume=self._resume,
-                note_letters=self._note_letters,
-            )
-            await run.begin(self._kinds)
+            run = RetentionRun(self.sql, self.term, self.limits, self.note_letters, self._resume)
+            await run.begin(self.kinds)
             self._run = run
         try:
             has_more = await self._run.work_for(SLICE_S)
@@ -246,63 +216,59 @@ class CleanupDuty:
     def __init__(self, caller: Caller, term: Term, *, idle_days: int) -> None:
         self.name: Final = "partition cleanup"
         self.interval_s: Final = CLEANUP_INTERVAL_S
-        self._caller: Final = caller
+        self._sql: Final = Functions(caller)
         self._term: Final = term
         self._idle_s: Final = idle_days * DAY_S
         self._reached = 0
 
     async def run(self) -> bool:
         """Check some partitions; never more before the next interval."""
-        rows = await self._caller.call(
-            CLEAN_CALL, *self._term, uuid4(), self._reached, PARTITIONS_PER_STEP, self._idle_s
+        place = (self._reached, PARTITIONS_PER_STEP)
+        _, reached, is_done = await self._sql.row(
+            "remove_idle_partitions", *self._term, uuid4(), *place, self._idle_s
         )
-        _, reached, is_done = rows[0]
         self._reached = 0 if is_done else reached
         return False
 
 
+@dataclass(slots=True, eq=False)
 class PurgeDuty:
     """Deletes dead letters, records of redrives and history that were kept long enough."""
 
-    def __init__(
-        self, caller: Caller, term: Term, *, dead_letter_s: int, history_days: int
-    ) -> None:
-        self.name: Final = "purge of dead letters, redrives and history"
-        self.interval_s: Final = PURGE_INTERVAL_S
-        self._caller: Final = caller
-        self._term: Final = term
-        self._dead_letter_s: Final = dead_letter_s
-        self._history_s: Final = history_days * DAY_S
-        self._run_id: UUID | None = None
+    sql: Functions
+    term: Term
+    dead_letter_s: int
+    history_days: int
+    name: str = "purge of dead letters, redrives and history"
+    interval_s: float = PURGE_INTERVAL_S
+    _run_id: UUID | None = None
 
     async def run(self) -> bool:
         """Delete a batch of each."""
         self._run_id = self._run_id or uuid4()
-        has_more = await self._purge(PURGE_HISTORY_CALL, self._history_s)
-        has_more |= await self._purge(PURGE_REDRIVES_CALL, REDRIVE_KEEP_DAYS * DAY_S)
-        if self._dead_letter_s:
-            has_more |= await self._purge(PURGE_LETTERS_CALL, self._run_id, self._dead_letter_s)
+        has_more = await self._purge("purge_history", self.history_days * DAY_S)
+        has_more |= await self._purge("purge_redrives", REDRIVE_KEEP_DAYS * DAY_S)
+        if self.dead_letter_s:
+            has_more |= await self._purge("purge_dead_letters", self._run_id, self.dead_letter_s)
         if not has_more:
             self._run_id = None
         return has_more
 
-    async def _purge(self, call: str, *arguments: object) -> bool:
-        ((count,),) = await self._caller.call(call, *self._term, *arguments, PURGE_BATCH)
+    async def _purge(self, function: str, *arguments: object) -> bool:
+        count = await self.sql.value(function, *self.term, *arguments, PURGE_BATCH)
         return count >= PURGE_BATCH
 
 
-class StagingSweep:
-    """Removes what writers on Spark left behind, a step at a time."""
-
-    def __init__(self, caller: Caller) -> None:
-        self.name: Final = "sweep of staging"
-        self.interval_s: Final = STAGING_INTERVAL_S
-        self._caller: Final = caller
-
-    async def run(self) -> bool:
-        """Remove a step's worth; return whether there may be more."""
-        ((count,),) = await self._caller.call(SWEEP_STAGING_CALL, STAGING_KEEP, STAGING_STEP)
-        return count >= STAGING_STEP
+def staging_sweep(caller: Caller) -> Duty:
+    """Return the duty that removes what writers on Spark left behind, a step at a time."""
+    return CallDuty(
+        "sweep of staging",
+        STAGING_INTERVAL_S,
+        caller,
+        SWEEP_STAGING_CALL,
+        (STAGING_KEEP, STAGING_STEP),
+        again_from=STAGING_STEP,
+    )
 
 
 class RequestedRun(NamedTuple):
@@ -322,24 +288,17 @@ class RetentionOnRequest:
     """
 
     def __init__(self, caller: Caller, limits: Limits, note_letters: NoteLetters) -> None:
-        self._caller: Final = caller
+        self._sql: Final = Functions(caller)
         self._limits: Final = limits
         self._note_letters: Final = note_letters
 
     async def run(self) -> RequestedRun:
-        """Run to the end, or for `REQUESTED_S_MAX`.
-
-        Raises:
-            Refused: Another such run is under way.
-        """
+        """Run to the end, or for `REQUESTED_S_MAX`."""
         term = Term(REQUESTED_SERVICE, uuid4())
-        rows = await self._caller.call(TAKE_CALL, *term, 3 * REQUESTED_S_MAX)
-        if not rows[0][0]:
-            raise Refused("another requested retention run is under way; try again later")
+        busy = Refused("another requested retention run is under way; try again later")
+        await self._sql.value("take_leadership", *term, 3 * REQUESTED_S_MAX, missing=busy)
         try:
-            run = RetentionRun(
-                self._caller, term, self._limits, resume={}, note_letters=self._note_letters
-            )
+            run = RetentionRun(self._sql, term, self._limits, self._note_letters, resume={})
             await run.begin(("retention", "completed", "eviction"))
             until = time.monotonic() + REQUESTED_S_MAX
             has_more = True
@@ -347,5 +306,5 @@ class RetentionOnRequest:
                 has_more = await run.work_for(SLICE_S)
                 await asyncio.sleep(SLICE_S if has_more else 0)
         finally:
-            await self._caller.call(RESIGN_CALL, *term)
+            await self._sql.rows("resign_leadership", *term)
         return RequestedRun(run.run_id, run.removed, not has_more)

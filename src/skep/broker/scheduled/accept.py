@@ -1,11 +1,13 @@
 """Schedule: accept messages that are to be delivered later.
 
-Such a message waits outside the log until it is due; then `sequence` appends it. A transaction id
-counts once: among the messages that wait, and against what the partition stored inside the queue's
-window. Duplicates that slip through are found when the message is sequenced.
+Such a message waits outside the log until it is due; then `sequence` appends it. In a queue with a
+window a transaction id counts once: among the messages that wait, and against what the partition
+stored inside the window. Duplicates that slip through are found when the message is sequenced.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 
@@ -20,7 +22,9 @@ from skep.model.errors import BadRequest, InvalidPayload, QueueFull, Refused, Sk
 from skep.model.ids import message_id
 from skep.model.limits import SCHEDULE_SECONDS_MAX
 
-SCHEDULE_CALL: Final = "select * from skep.schedule_messages($1, $2, $3, $4, $5, $6, $7, $8, $9)"
+SCHEDULE_CALL: Final = (
+    "select * from skep.schedule_messages($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
+)
 
 _ITEM_WEIGHT: Final = 512
 """Bytes an item costs beyond its envelope."""
@@ -43,11 +47,7 @@ class Moment(NamedTuple):
 def parse_moment(
     deliver_at: str | None, delay_seconds: float | None, now: datetime
 ) -> Moment | None:
-    """Parse when to deliver an item; None means at once.
-
-    Raises:
-        BadRequest: It says both, is no time, or is too far ahead.
-    """
+    """Parse when to deliver an item; None means at once."""
     if deliver_at is None:
         if not delay_seconds:
             return None
@@ -71,11 +71,13 @@ class ScheduleItem(NamedTuple):
     transaction_id: str
     envelope: bytes
     moment: Moment
+    nonce: int
+    """Tells it from others with its transaction id; the same when the call is repeated."""
 
-    @property
-    def identity(self) -> tuple[int, str, bytes]:
-        """What no two waiting messages share."""
-        return self.queue_id, self.partition, self.key
+
+def new_nonce() -> int:
+    """Return a number for a message of its own."""
+    return secrets.randbits(62) + 1
 
 
 class ScheduleOutcome(msgspec.Struct, frozen=True):
@@ -95,15 +97,12 @@ Answer: TypeAlias = Callable[[Sequence[ScheduleOutcome] | None, SkepError | None
 """Called once: with an outcome for each item, or with the error that none was scheduled for."""
 
 
+@dataclass(slots=True, eq=False)
 class PendingSchedule(Work):
     """The items of one request that wait to be scheduled."""
 
-    __slots__ = ("_answer", "items")
-
-    def __init__(self, items: Sequence[ScheduleItem], answer: Answer) -> None:
-        super().__init__()
-        self.items = items
-        self._answer = answer
+    items: Sequence[ScheduleItem]
+    answer: Answer
 
     @property
     def weight(self) -> int:
@@ -113,12 +112,12 @@ class PendingSchedule(Work):
     def finish(self, outcomes: Sequence[ScheduleOutcome]) -> None:
         """Answer with what became of the items."""
         self.is_settled = True
-        self._answer(outcomes, None)
+        self.answer(outcomes, None)
 
     def fail(self, error: SkepError) -> None:
         """Answer that it is not known whether any item is scheduled."""
         self.is_settled = True
-        self._answer(None, error)
+        self.answer(None, error)
 
 
 class Schedule:
@@ -127,14 +126,16 @@ class Schedule:
     def __init__(self, engine: Engine) -> None:
         self._engine: Final = engine
 
-    def schedule_messages(self, items: Sequence[ScheduleItem], answer: Answer) -> None:
+    def schedule_messages(
+        self, items: Sequence[ScheduleItem], answer: Answer, *, is_admitted: bool = False
+    ) -> None:
         """Let the items wait for their time; `answer` is called once.
 
         Raises:
             Overloaded: The engine is full and nothing was scheduled.
         """
         pending = PendingSchedule(items, answer)
-        self._engine.submit("schedule", None, pending.weight, pending)
+        self._engine.submit("schedule", None, pending.weight, pending, is_admitted=is_admitted)
 
 
 class DueListener(Protocol):
@@ -145,81 +146,76 @@ class DueListener(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class ScheduleExecutor:
     """Executor of the operation `schedule`."""
 
-    def __init__(
-        self, caller: Caller, rule_book: RuleBook, listener: DueListener, *, waiting_max: int
-    ) -> None:
-        self._caller: Final = caller
-        self._rule_book: Final = rule_book
-        self._listener: Final = listener
-        self._waiting_max: Final = waiting_max
+    caller: Caller
+    rule_book: RuleBook
+    listener: DueListener
+    waiting_max: int
 
     async def execute(self, batch: Sequence[PendingSchedule], *, is_repeated: bool) -> None:
-        """Schedule the items of all pending; of those with the same key the first decides."""
-        first_by_identity: dict[tuple[int, str, bytes], ScheduleItem] = {}
+        """Schedule the items of all pending in one call."""
+        items = [item for pending in batch for item in pending.items]
+        outcomes = await self._enforce(items)
+        accepted = [number for number in range(len(items)) if number not in outcomes]
+        await self._schedule(items, accepted, outcomes, is_repeated=is_repeated)
+        start = 0
         for pending in batch:
-            for item in pending.items:
-                first_by_identity.setdefault(item.identity, item)
-        items = list(first_by_identity.values())
-        outcome_by_identity = await self._enforce(items)
-        accepted = [item for item in items if item.identity not in outcome_by_identity]
-        outcome_by_identity |= await self._schedule(accepted, is_repeated=is_repeated)
-        for pending in batch:
+            end = start + len(pending.items)
             if not pending.is_settled:
-                pending.finish(
-                    list(_outcomes(pending.items, first_by_identity, outcome_by_identity))
-                )
+                pending.finish([outcomes[number] for number in range(start, end)])
+            start = end
 
-    async def _enforce(
-        self, items: list[ScheduleItem]
-    ) -> dict[tuple[int, str, bytes], ScheduleOutcome]:
-        """Return what the rules of the queues refuse; encrypt the others in place."""
-        await self._rule_book.read(item.queue_id for item in items)
-        refused: dict[tuple[int, str, bytes], ScheduleOutcome] = {}
+    async def _enforce(self, items: list[ScheduleItem]) -> dict[int, ScheduleOutcome]:
+        """Return what the rules of the queues refuse, by place; encrypt the others in place."""
+        rules_by_queue = await self.rule_book.read(item.queue_id for item in items)
+        refused: dict[int, ScheduleOutcome] = {}
         for number, item in enumerate(items):
-            rules = self._rule_book.of(item.queue_id)
+            rules = rules_by_queue[item.queue_id]
             try:
                 if refusal := rules.refusal_of(item.envelope):
                     raise InvalidPayload(refusal)
-                items[number] = item._replace(envelope=self._rule_book.seal(rules, item.envelope))
+                items[number] = item._replace(envelope=self.rule_book.seal(rules, item.envelope))
             except SkepError as error:
-                refused[item.identity] = ScheduleOutcome("failed", refusal=error)
+                refused[number] = ScheduleOutcome("failed", refusal=error)
         return refused
 
     async def _schedule(
-        self, items: Sequence[ScheduleItem], *, is_repeated: bool
-    ) -> dict[tuple[int, str, bytes], ScheduleOutcome]:
-        outcomes: dict[tuple[int, str, bytes], ScheduleOutcome] = {}
-        pending = items
-        while pending:
-            again: list[ScheduleItem] = []
-            for row in await self._call(pending, is_repeated=is_repeated):
-                number: int = row[0]
-                item = pending[number - 1]
+        self,
+        items: Sequence[ScheduleItem],
+        places: Sequence[int],
+        outcomes: dict[int, ScheduleOutcome],
+        *,
+        is_repeated: bool,
+    ) -> None:
+        """Schedule the items at these places, and note what became of them."""
+        while places:
+            pending = [items[place] for place in places]
+            again: list[int] = []
+            rows = await self.caller.call(
+                SCHEDULE_CALL,
+                [item.queue_id for item in pending],
+                [item.partition for item in pending],
+                [item.key for item in pending],
+                [item.transaction_id for item in pending],
+                [item.envelope for item in pending],
+                [item.moment.deliver_at for item in pending],
+                [item.moment.delay_s for item in pending],
+                self.waiting_max,
+                is_repeated,
+                [item.nonce for item in pending],
+            )
+            for row in rows:
+                place = places[int(row[0]) - 1]
                 if row[1] == "again":
-                    again.append(item)
+                    again.append(place)
                     continue
-                outcomes[item.identity] = _outcome(row)
+                outcomes[place] = _outcome(row)
                 if row[1] == "scheduled":
-                    self._listener.hear_of_due(row[4])
-            pending = again
-        return outcomes
-
-    async def _call(self, items: Sequence[ScheduleItem], *, is_repeated: bool) -> Sequence[Any]:
-        return await self._caller.call(
-            SCHEDULE_CALL,
-            [item.queue_id for item in items],
-            [item.partition for item in items],
-            [item.key for item in items],
-            [item.transaction_id for item in items],
-            [item.envelope for item in items],
-            [item.moment.deliver_at for item in items],
-            [item.moment.delay_s for item in items],
-            self._waiting_max,
-            is_repeated,
-        )
+                    self.listener.hear_of_due(row[4])
+            places = again
 
 
 def _outcome(row: Any) -> ScheduleOutcome:
@@ -229,19 +225,6 @@ def _outcome(row: Any) -> ScheduleOutcome:
     if outcome == "gone":
         return ScheduleOutcome("failed", refusal=Refused(_GONE))
     return ScheduleOutcome(outcome, scheduled_id, deliver_at, partition_id, offset)
-
-
-def _outcomes(
-    items: Iterable[ScheduleItem],
-    first_by_identity: dict[tuple[int, str, bytes], ScheduleItem],
-    outcome_by_identity: dict[tuple[int, str, bytes], ScheduleOutcome],
-) -> Iterable[ScheduleOutcome]:
-    for item in items:
-        outcome = outcome_by_identity[item.identity]
-        is_twin = first_by_identity[item.identity] is not item
-        if is_twin and outcome.status == "scheduled":
-            outcome = msgspec.structs.replace(outcome, status="duplicate")
-        yield outcome
 
 
 def render_outcome(

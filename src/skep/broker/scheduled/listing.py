@@ -1,27 +1,23 @@
 """List scheduled messages, cancel them, or deliver them now."""
 
-from collections.abc import Sequence
+from collections import ChainMap
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
+from msgspec.structs import asdict
 
 from skep.broker.messages.stored_message import leave_as_it_is, read_envelope
+from skep.broker.paging import from_row
 from skep.broker.scheduled.accept import DueListener
 from skep.broker.timestamps import wire_time
-from skep.db.access.slots import Caller
+from skep.db.access.functions import Functions
 from skep.model.encryption import OpenEnvelope
 from skep.model.errors import NotFound
 
-LIST_CALL: Final = "select * from skep.list_scheduled($1, $2, $3, $4, $5)"
-COUNT_CALL: Final = "select skep.count_scheduled($1, $2, $3)"
-CANCEL_CALL: Final = "select skep.cancel_scheduled($1)"
-DELIVER_CALL: Final = "select skep.deliver_scheduled($1)"
-
 TOTAL_MAX: Final = 10_000
 """A listing counts no further; counting all could take longer than listing."""
-
-_ID_MAX: Final = 2**63 - 1
 
 
 class WaitingMessage(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
@@ -56,27 +52,22 @@ class WaitingPage(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     """`after` of the next page; null on the last one."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Scheduled:
-    """The scheduled messages."""
+    """The scheduled messages; one that does not wait any more raises `NotFound`."""
 
-    def __init__(
-        self,
-        caller: Caller,
-        listener: DueListener,
-        open_envelope: OpenEnvelope = leave_as_it_is,
-    ) -> None:
-        """Take what is needed; `listener` hears when a message becomes due earlier."""
-        self._caller: Final = caller
-        self._listener: Final = listener
-        self._open_envelope: Final = open_envelope
+    sql: Functions
+    listener: DueListener
+    """Hears when a message becomes due earlier."""
+    open_envelope: OpenEnvelope = leave_as_it_is
 
     async def list_messages(
         self, *, queue: str | None, partition: str | None, after: int, limit: int
     ) -> WaitingPage:
         """Return the waiting messages that follow `after`."""
-        rows = await self._caller.call(LIST_CALL, None, queue, partition, after, limit + 1)
-        ((count,),) = await self._caller.call(COUNT_CALL, queue, partition, TOTAL_MAX + 1)
-        messages = [WaitingMessage(**_members(row)) for row in rows[:limit]]
+        rows = await self.sql.rows("list_scheduled", None, queue, partition, after, limit + 1)
+        count = await self.sql.value("count_scheduled", queue, partition, TOTAL_MAX + 1)
+        messages = [_shown(WaitingMessage, row) for row in rows[:limit]]
         return WaitingPage(
             messages=messages,
             total=min(count, TOTAL_MAX),
@@ -85,65 +76,38 @@ class Scheduled:
         )
 
     async def show(self, scheduled_id: int) -> WaitingMessageDetail:
-        """Return one waiting message.
-
-        Raises:
-            NotFound: It does not wait: delivered, cancelled or never scheduled.
-        """
-        _check_id(scheduled_id)
-        rows = await self._caller.call(LIST_CALL, scheduled_id, None, None, 0, 1)
-        if not rows:
-            raise _not_waiting(scheduled_id)
-        content = read_envelope(self._open_envelope(rows[0][4]))
-        return WaitingMessageDetail(
-            **_members(rows[0]),
-            trace_id=content.trace_id,
-            producer_sub=content.producer_sub,
-            headers=content.headers,
-            data=content.data,
-        )
+        """Return one waiting message."""
+        missing = _not_waiting(scheduled_id)
+        row = await self.sql.row("list_scheduled", scheduled_id, None, None, 0, 1, missing=missing)
+        content = read_envelope(self.open_envelope(row["envelope"]))
+        return _shown(WaitingMessageDetail, ChainMap(row, asdict(content)))
 
     async def cancel(self, scheduled_id: int) -> None:
-        """Cancel a message.
-
-        Raises:
-            NotFound: It does not wait any more.
-        """
-        _check_id(scheduled_id)
-        ((is_cancelled,),) = await self._caller.call(CANCEL_CALL, scheduled_id)
-        if not is_cancelled:
-            raise _not_waiting(scheduled_id)
+        """Cancel a message."""
+        missing = _not_waiting(scheduled_id)
+        await self.sql.value("cancel_scheduled", scheduled_id, missing=missing)
 
     async def deliver(self, scheduled_id: int) -> datetime:
-        """Deliver a message now; return its new delivery time.
-
-        Raises:
-            NotFound: It does not wait any more.
-        """
-        _check_id(scheduled_id)
-        ((deliver_at,),) = await self._caller.call(DELIVER_CALL, scheduled_id)
-        if deliver_at is None:
-            raise _not_waiting(scheduled_id)
-        self._listener.hear_of_due(0)
+        """Deliver a message now; return its new delivery time."""
+        missing = _not_waiting(scheduled_id)
+        deliver_at = await self.sql.value("deliver_scheduled", scheduled_id, missing=missing)
+        self.listener.hear_of_due(0)
         return deliver_at
 
 
-def _members(row: Sequence[Any]) -> dict[str, Any]:
-    scheduled_id, queue, partition, transaction_id, _, deliver_at, created_at = row
-    return {
-        "id": str(scheduled_id),
-        "queue": queue,
-        "partition": partition,
-        "transaction_id": transaction_id,
-        "deliver_at": wire_time(deliver_at).decode(),
-        "created_at": wire_time(created_at).decode(),
-    }
+_Shape = TypeVar("_Shape", bound=WaitingMessage)
 
 
-def _check_id(scheduled_id: int) -> None:
-    if not 0 < scheduled_id <= _ID_MAX:
-        raise _not_waiting(scheduled_id)
+def _shown(shape: type[_Shape], row: Any) -> _Shape:
+    return from_row(
+        shape,
+        row,
+        id=str(row["id"]),
+        deliver_at=wire_time(row["deliver_at"]).decode(),
+        created_at=wire_time(row["created_at"]).decode(),
+    )
 
 
 def _not_waiting(scheduled_id: int) -> NotFound:
+    """Return the error for an id under which no message waits."""
     return NotFound(f"no message waits under the id {scheduled_id}")

@@ -4,7 +4,7 @@ Reads only the tables that such a run writes, never the log. Rows come in the or
 address; a full page has a cursor to the next one.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
@@ -22,7 +22,7 @@ KEYS_CALL: Final = "select * from skep.list_hot_keys($1, $2, $3, $4, $5)"
 CAUSES_CALL: Final = "select * from skep.list_causes($1, $2, $3, $4, $5)"
 LAGS_CALL: Final = "select * from skep.list_lags($1, $2, $3, $4, $5)"
 
-RowType = TypeVar("RowType")
+RowType = TypeVar("RowType", bound=msgspec.Struct)
 _place_decoder: Final = msgspec.json.Decoder(list[str])
 
 
@@ -117,16 +117,16 @@ class AnalyticsStatus(msgspec.Struct, rename="camel", frozen=True, kw_only=True)
     """In the hours of the last run."""
 
 
-class _Listing(NamedTuple):
+class Listing(NamedTuple, Generic[RowType]):
     """A list: its call, the columns of its address behind the hour, and its rows."""
 
     call: str
     address: tuple[str, ...]
-    shape: Callable[[Any], Any]
-
-    def cursor_of(self, row: Any) -> str:
-        """Return the cursor of the rows behind this one."""
-        return encode_cursor([row["hour"].isoformat(), *(row[name] for name in self.address)])
+    shape: type[RowType]
+    columns: Mapping[str, str] = {}
+    """By member of a row, its column, where the names differ."""
+    computed: Callable[[Any], dict[str, Any]] = lambda _row: {}
+    """Returns the members of a row that are no columns."""
 
 
 class Hourly:
@@ -145,42 +145,15 @@ class Hourly:
             messages=row["messages"],
         )
 
-    async def queues(
-        self, covered: ChartRange, queue: str | None, cursor: str | None, limit: int
-    ) -> HourlyPage[QueueHour]:
-        """Return volume, skew, deliveries and latencies.
-
-        Raises:
-            BadRequest: The cursor is invalid.
-        """
-        return await self._page(_QUEUES, covered, queue, cursor, limit)
-
-    async def keys(
-        self, covered: ChartRange, queue: str | None, cursor: str | None, limit: int
-    ) -> HourlyPage[HotKey]:
-        """Return the keys that got most; raises as `queues`."""
-        return await self._page(_KEYS, covered, queue, cursor, limit)
-
-    async def causes(
-        self, covered: ChartRange, queue: str | None, cursor: str | None, limit: int
-    ) -> HourlyPage[DeathCause]:
-        """Return what messages died of; raises as `queues`."""
-        return await self._page(_CAUSES, covered, queue, cursor, limit)
-
-    async def groups(
-        self, covered: ChartRange, queue: str | None, cursor: str | None, limit: int
-    ) -> HourlyPage[GroupHour]:
-        """Return how far groups were behind; raises as `queues`."""
-        return await self._page(_LAGS, covered, queue, cursor, limit)
-
-    async def _page(
+    async def page(
         self,
-        listing: _Listing,
+        listing: Listing[RowType],
         covered: ChartRange,
         queue: str | None,
         cursor: str | None,
         limit: int,
-    ) -> HourlyPage[Any]:
+    ) -> HourlyPage[RowType]:
+        """Return a page of a listing; raise `BadRequest` if the cursor is invalid."""
         since, after = covered.since, None
         if cursor is not None:
             hour, *after = decode_cursor(_place_decoder, cursor) or [""]
@@ -188,66 +161,61 @@ class Hourly:
                 raise BadRequest("cursor must be the nextCursor of an earlier page")
             since = parse_moment("cursor", hour)
         found = await self._caller.call(listing.call, since, covered.until, queue, after, limit)
-        is_full = len(found) == limit > 0
-        return HourlyPage(
-            rows=[listing.shape(row) for row in found],
-            next_cursor=listing.cursor_of(found[-1]) if is_full else None,
-        )
+        next_cursor = None
+        if len(found) == limit > 0:
+            last = found[-1]
+            place = [last["hour"].isoformat(), *(last[name] for name in listing.address)]
+            next_cursor = encode_cursor(place)
+        return HourlyPage(rows=[_shaped(listing, row) for row in found], next_cursor=next_cursor)
 
 
-def _queue_hour(row: Any) -> QueueHour:
-    counts = row["lag_counts"] or ()
+def _shaped(listing: Listing[RowType], row: Any) -> RowType:
+    members = {member: row[column] for member, column in listing.columns.items()}
+    members |= {"hour": spell_moment(row["hour"]), **listing.computed(row)}
+    return from_row(listing.shape, row, **members)
+
+
+def _queue_members(row: Any) -> dict[str, Any]:
+    counts, delivered, messages = row["lag_counts"] or (), row["delivered"], row["messages"]
     p50, p95, p99 = (quantile(LAG_BOUNDS_MS, counts, share) for share in (0.5, 0.95, 0.99))
-    return from_row(
-        QueueHour,
-        row,
-        hour=spell_moment(row["hour"]),
-        busiest_partition_messages=row["busiest_messages"],
-        skew=_skew(row),
-        avg_lag_ms=row["lag_ms_sum"] / row["delivered"] if row["delivered"] else None,
-        p50_lag_ms=p50,
-        p95_lag_ms=p95,
-        p99_lag_ms=p99,
-        max_lag_ms=row["lag_ms_max"] if row["delivered"] else None,
-    )
+    return {
+        "skew": row["busiest_messages"] * row["partitions"] / messages if messages else None,
+        "avg_lag_ms": row["lag_ms_sum"] / delivered if delivered else None,
+        "p50_lag_ms": p50,
+        "p95_lag_ms": p95,
+        "p99_lag_ms": p99,
+        "max_lag_ms": row["lag_ms_max"] if delivered else None,
+    }
 
 
-def _skew(row: Any) -> float | None:
-    if not row["messages"]:
-        return None
-    return row["busiest_messages"] * row["partitions"] / row["messages"]
-
-
-def _hot_key(row: Any) -> HotKey:
-    return from_row(HotKey, row, hour=spell_moment(row["hour"]))
-
-
-def _death_cause(row: Any) -> DeathCause:
-    return from_row(
-        DeathCause,
-        row,
-        hour=spell_moment(row["hour"]),
-        consumer_group=row["group_name"],
-        p50_age_ms=row["age_ms_p50"],
-        p95_age_ms=row["age_ms_p95"],
-        max_age_ms=row["age_ms_max"],
-    )
-
-
-def _group_hour(row: Any) -> GroupHour:
-    return from_row(
-        GroupHour,
-        row,
-        hour=spell_moment(row["hour"]),
-        consumer_group=row["group_name"],
-        avg_backlog=row["backlog_mean"],
-        max_backlog=row["backlog_max"],
-        avg_lag_seconds=row["lag_s_mean"],
-        max_lag_seconds=row["lag_s_max"],
-    )
-
-
-_QUEUES: Final = _Listing(QUEUES_CALL, ("queue",), _queue_hour)
-_KEYS: Final = _Listing(KEYS_CALL, ("queue", "kind", "key"), _hot_key)
-_CAUSES: Final = _Listing(CAUSES_CALL, ("queue", "group_name", "cause"), _death_cause)
-_LAGS: Final = _Listing(LAGS_CALL, ("queue", "group_name"), _group_hour)
+QUEUE_HOURS: Final = Listing(
+    QUEUES_CALL,
+    ("queue",),
+    QueueHour,
+    {"busiest_partition_messages": "busiest_messages"},
+    _queue_members,
+)
+HOT_KEYS: Final = Listing(KEYS_CALL, ("queue", "kind", "key"), HotKey)
+DEATH_CAUSES: Final = Listing(
+    CAUSES_CALL,
+    ("queue", "group_name", "cause"),
+    DeathCause,
+    {
+        "consumer_group": "group_name",
+        "p50_age_ms": "age_ms_p50",
+        "p95_age_ms": "age_ms_p95",
+        "max_age_ms": "age_ms_max",
+    },
+)
+GROUP_HOURS: Final = Listing(
+    LAGS_CALL,
+    ("queue", "group_name"),
+    GroupHour,
+    {
+        "consumer_group": "group_name",
+        "avg_backlog": "backlog_mean",
+        "max_backlog": "backlog_max",
+        "avg_lag_seconds": "lag_s_mean",
+        "max_lag_seconds": "lag_s_max",
+    },
+)

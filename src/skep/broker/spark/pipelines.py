@@ -88,94 +88,6 @@ class StopAsked(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     """It has a runner, which notices within about a second."""
 
 
-_recent: Final = msgspec.json.Decoder(list[PipelineBatch])
-
-
-class Pipelines:
-    """The record of pipelines."""
-
-    def __init__(self, caller: Caller) -> None:
-        self._caller: Final = caller
-
-    async def listed(self, *, limit: int, offset: int) -> PipelinePage:
-        """Return a page of the pipelines."""
-        rows, total = await _rows_and_total(self._caller, LIST_CALL, limit, offset, None)
-        return PipelinePage(
-            pipelines=[from_row(PipelineSummary, row, **_summary(row)) for row in rows],
-            total=total,
-            limit=limit,
-            offset=offset,
-        )
-
-    async def show(self, name: str) -> PipelineDetail:
-        """Return one pipeline.
-
-        Raises:
-            NotFound: There is none of that name.
-        """
-        rows = await self._caller.call(LIST_CALL, name, 1, 0)
-        if not rows:
-            raise NotFound(f"there is no pipeline {name}")
-        row = rows[0]
-        position = row["position"]
-        return from_row(
-            PipelineDetail,
-            row,
-            **_summary(row),
-            definition=msgspec.Raw(row["definition"].encode()),
-            position=None if position is None else msgspec.Raw(position.encode()),
-            recent=_batches(row),
-        )
-
-    async def stop(self, name: str) -> StopAsked:
-        """Ask the runner of a pipeline to stop it.
-
-        Raises:
-            NotFound: There is none of that name.
-        """
-        rows = await self._caller.call(STOP_CALL, name)
-        if not rows:
-            raise NotFound(f"there is no pipeline {name}")
-        state = rows[0]["state"]
-        return StopAsked(name=name, state=state, is_stopping=_is_alive(state, rows[0]["silent_s"]))
-
-
-def _summary(row: Any) -> dict[str, Any]:
-    is_alive = _is_alive(row["state"], row["silent_s"])
-    return {
-        "is_alive": is_alive,
-        "is_stopping": is_alive and row["should_stop"],
-        "messages_per_second": row["rate"],
-        "lag_seconds": row["lag_s"],
-        "last_batch": next(iter(_batches(row)[-1:]), None),
-        "started_at": _time(row["started_at"]),
-        "reported_at": _time(row["seen_at"]),
-        "ended_at": None if row["ended_at"] is None else _time(row["ended_at"]),
-    }
-
-
-def _batches(row: Any) -> list[PipelineBatch]:
-    recent = row["recent"]
-    return [] if recent is None else _recent.decode(recent)
-
-
-def _is_alive(state: State, silent_s: float) -> bool:
-    return state in ("starting", "running") and silent_s <= PIPELINE_SILENT_S
-
-
-def _time(moment: datetime) -> str:
-    return wire_time(moment).decode()
-
-
-async def _rows_and_total(
-    caller: Caller, call: str, limit: int, offset: int, *before: object
-) -> tuple[Sequence[Any], int]:
-    """Return the rows of a page and the total, which every row tells; also behind the last one."""
-    rows = await caller.call(call, *before, limit, offset)
-    counted = rows or await caller.call(call, *before, 1, 0)
-    return rows, counted[0]["total"] if counted else 0
-
-
 class ArchivedQueue(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     """Which time of a queue is where."""
 
@@ -207,18 +119,82 @@ class ArchivePage(msgspec.Struct, frozen=True, kw_only=True):
     offset: int
 
 
-class ArchiveCoverage:
-    """Reads what is archived."""
+_recent: Final = msgspec.json.Decoder(list[PipelineBatch])
+
+
+class Pipelines:
+    """The records of pipelines and of the archive."""
 
     def __init__(self, caller: Caller) -> None:
         self._caller: Final = caller
 
-    async def listed(self, *, limit: int, offset: int) -> ArchivePage:
-        """Return a page of queues."""
-        rows, total = await _rows_and_total(self._caller, COVERAGE_CALL, limit, offset)
-        return ArchivePage(
-            queues=[from_row(ArchivedQueue, row) for row in rows],
-            total=total,
-            limit=limit,
-            offset=offset,
+    async def listed(self, *, limit: int, offset: int) -> PipelinePage:
+        """Return a page of the pipelines."""
+        rows, total = await self._rows_and_total(LIST_CALL, limit, offset, None)
+        pipelines = [from_row(PipelineSummary, row, **_summary(row)) for row in rows]
+        return PipelinePage(pipelines=pipelines, total=total, limit=limit, offset=offset)
+
+    async def show(self, name: str) -> PipelineDetail:
+        """Return one pipeline; raise `NotFound` if there is none of that name."""
+        rows = await self._caller.call(LIST_CALL, name, 1, 0)
+        if not rows:
+            raise NotFound(f"there is no pipeline {name}")
+        row = rows[0]
+        position = row["position"]
+        return from_row(
+            PipelineDetail,
+            row,
+            **_summary(row),
+            definition=msgspec.Raw(row["definition"].encode()),
+            position=None if position is None else msgspec.Raw(position.encode()),
+            recent=_batches(row),
         )
+
+    async def stop(self, name: str) -> StopAsked:
+        """Ask the runner of a pipeline to stop it; raise `NotFound` if there is none."""
+        rows = await self._caller.call(STOP_CALL, name)
+        if not rows:
+            raise NotFound(f"there is no pipeline {name}")
+        state = rows[0]["state"]
+        return StopAsked(name=name, state=state, is_stopping=_is_alive(state, rows[0]["silent_s"]))
+
+    async def archived(self, *, limit: int, offset: int) -> ArchivePage:
+        """Return a page of the queues that have an archive or want one."""
+        rows, total = await self._rows_and_total(COVERAGE_CALL, limit, offset)
+        queues = [from_row(ArchivedQueue, row) for row in rows]
+        return ArchivePage(queues=queues, total=total, limit=limit, offset=offset)
+
+    async def _rows_and_total(
+        self, call: str, limit: int, offset: int, *before: object
+    ) -> tuple[Sequence[Any], int]:
+        """Return the rows of a page and the total, which every row tells; also behind the last."""
+        rows = await self._caller.call(call, *before, limit, offset)
+        counted = rows or await self._caller.call(call, *before, 1, 0)
+        return rows, counted[0]["total"] if counted else 0
+
+
+def _summary(row: Any) -> dict[str, Any]:
+    is_alive = _is_alive(row["state"], row["silent_s"])
+    return {
+        "is_alive": is_alive,
+        "is_stopping": is_alive and row["should_stop"],
+        "messages_per_second": row["rate"],
+        "lag_seconds": row["lag_s"],
+        "last_batch": next(iter(_batches(row)[-1:]), None),
+        "started_at": _time(row["started_at"]),
+        "reported_at": _time(row["seen_at"]),
+        "ended_at": None if row["ended_at"] is None else _time(row["ended_at"]),
+    }
+
+
+def _batches(row: Any) -> list[PipelineBatch]:
+    recent = row["recent"]
+    return [] if recent is None else _recent.decode(recent)
+
+
+def _is_alive(state: State, silent_s: float) -> bool:
+    return state in ("starting", "running") and silent_s <= PIPELINE_SILENT_S
+
+
+def _time(moment: datetime) -> str:
+    return wire_time(moment).decode()

@@ -6,12 +6,13 @@ staged it has committed and no client waits. Each call removes its messages from
 the transaction that stores them, so every message arrives once, even if a process or connection
 dies in between.
 
-The duplicate cache is separate from that of pushes, for the reason that `settlement` gives.
+The key cache is separate from that of pushes, for the reason that `settlement` gives.
 """
 
 import os
 from collections import Counter
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
@@ -19,22 +20,20 @@ import xxhash
 
 from skep.broker.ack.statuses import storable_error
 from skep.broker.cluster.wakeups import Announcer
-from skep.broker.directory import Directory, Partition, PartitionListener, PartitionProvisioner
-from skep.broker.push.rules import QueueRules, RuleBook
-from skep.broker.push.size_limit import AdmissionGate, Full
+from skep.broker.directory import Partition
+from skep.broker.push.rules import RuleBook
+from skep.broker.push.size_limit import AdmissionGate
 from skep.broker.scheduled.accept import DueListener
 from skep.broker.staged.read import StagedBatch, StagedMessage, StagedReader
 from skep.broker.transaction.cached_partitions import CachedPartitions
 from skep.db.access.errors import RejectedData, RulesChanged
-from skep.db.access.slots import Caller
-from skep.engine.dedup.cache import KEY_BYTES, DedupCache
+from skep.db.access.functions import Functions
+from skep.engine.key_cache.cache import KEY_BYTES, KeyCache
 from skep.model.envelopes import build_envelope, end_of_life
 from skep.model.errors import SkepError
 from skep.telemetry.meters import NoteLetters
 
 SEQUENCE_CALL: Final = "select * from skep.sequence_staged($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
-SCHEDULE_CALL: Final = "select * from skep.schedule_claimed($1, $2, $3, $4, $5, $6, $7, $8)"
-REJECT_CALL: Final = "select skep.reject_staged($1, $2, $3, $4, $5)"
 
 BATCH_MESSAGES_MAX: Final = 1_000
 
@@ -70,37 +69,25 @@ class _Refused(NamedTuple):
     reason: str
 
 
+@dataclass(slots=True, eq=False, kw_only=True)
 class StagedMover:
     """Moves staged messages, a batch at a time."""
 
-    def __init__(
-        self,
-        caller: Caller,
-        *,
-        directory: Directory,
-        provisioner: PartitionProvisioner,
-        listener: PartitionListener,
-        rule_book: RuleBook,
-        gate: AdmissionGate,
-        cache: DedupCache,
-        announcer: Announcer,
-        due_listener: DueListener,
-        hash_seed: int,
-        scheduled_max: int,
-        note_letters: NoteLetters,
-    ) -> None:
-        """Take what is needed; `cache` and the `listener` that fills it are the mover's own."""
-        self._caller: Final = caller
-        self._reader: Final = StagedReader(caller)
-        self._partitions: Final = CachedPartitions(directory, provisioner, listener, cache)
-        self._rule_book: Final = rule_book
-        self._gate: Final = gate
-        self._announcer: Final = announcer
-        self._due_listener: Final = due_listener
-        self._hash_seed: Final = hash_seed
-        self._scheduled_max: Final = scheduled_max
-        self._note_letters: Final = note_letters
-        self._batch_messages = BATCH_MESSAGES_MAX
+    sql: Functions
+    partitions: CachedPartitions
+    """With a cache and a listener that are the mover's own."""
+    rule_book: RuleBook
+    gate: AdmissionGate
+    announcer: Announcer
+    due_listener: DueListener
+    hash_seed: int
+    scheduled_max: int
+    note_letters: NoteLetters
+    _reader: StagedReader = field(init=False)
+    _batch_messages: int = BATCH_MESSAGES_MAX
+
+    def __post_init__(self) -> None:
+        self._reader = StagedReader(self.sql)
 
     def start_over(self) -> None:
         """Read everything that is staged again."""
@@ -116,7 +103,7 @@ class StagedMover:
         if not batch.messages:
             self._reader.advance(batch)
             return Moved(0, has_more=False, is_whole=True)
-        partitions = await self._partitions.find(
+        partitions = await self.partitions.find(
             {message.partition_key for message in batch.messages}
         )
         try:
@@ -135,8 +122,8 @@ class StagedMover:
     async def _forget(self, partitions: Collection[Partition]) -> None:
         """Forget partitions of queues that were configured or deleted."""
         for partition in partitions:
-            self._partitions.forget(partition)
-        await self._rule_book.read(partition.queue_id for partition in partitions)
+            self.partitions.forget(partition)
+        await self.rule_book.read(partition.queue_id for partition in partitions)
 
     async def _isolate(
         self, batch: StagedBatch, partitions: dict[tuple[str, str], Partition], error: SkepError
@@ -174,7 +161,7 @@ class StagedMover:
             headers=staged.headers,
             expires_at=end_of_life(staged.ttl_s, staged.deliver_at or read_at),
         )
-        key = xxhash.xxh3_128_digest(staged.transaction_id.encode(), self._hash_seed)
+        key = xxhash.xxh3_128_digest(staged.transaction_id.encode(), self.hash_seed)
         return _Prepared(staged, partitions[staged.partition_key], key, envelope)
 
     def _judge(self, prepared: Sequence[_Prepared]) -> tuple[list[_Prepared], list[_Refused]]:
@@ -185,7 +172,7 @@ class StagedMover:
             rules = message.partition.rules
             reason = rules.refusal_of(message.envelope)
             try:
-                sealed = message._replace(envelope=self._rule_book.seal(rules, message.envelope))
+                sealed = message._replace(envelope=self.rule_book.seal(rules, message.envelope))
             except SkepError as error:
                 refused.append(_Refused(message, reason or error.message))
                 continue
@@ -197,17 +184,13 @@ class StagedMover:
 
     async def _admit(self, accepted: Sequence[_Prepared]) -> tuple[list[_Prepared], list[_Refused]]:
         """Turn away the messages of queues that are full."""
-        counts: Counter[QueueRules] = Counter(
-            message.partition.rules
-            for message in accepted
-            if message.partition.rules.size_limit is not None
-        )
-        full: set[QueueRules] = set()
-        for rules, count in counts.items():
-            assert rules.size_limit is not None
-            verdict = await self._gate.decide(rules.queue_id, count, rules.size_limit)
-            if isinstance(verdict, Full):
-                full.add(rules)
+        counts = Counter(message.partition.rules for message in accepted)
+        full = {
+            rules
+            for rules, count in counts.items()
+            if (limit := rules.size_limit) is not None
+            and not await self.gate.decide(rules.queue_id, count, limit)
+        }
         return (
             [each for each in accepted if each.partition.rules not in full],
             [
@@ -225,8 +208,8 @@ class StagedMover:
             by_partition.setdefault(each.message.partition.partition_id, []).append(each)
         for partition_id, its_refused in by_partition.items():
             its_refused.sort(key=lambda each: each.message.staged.id)
-            ((count,),) = await self._caller.call(
-                REJECT_CALL,
+            count = await self.sql.value(
+                "reject_staged",
                 partition_id,
                 [each.message.staged.id for each in its_refused],
                 [os.urandom(KEY_BYTES) for _ in its_refused],
@@ -234,17 +217,14 @@ class StagedMover:
                 [storable_error(each.reason) for each in its_refused],
             )
             is_whole = is_whole and count is not None
-            self._note_letters(its_refused[0].message.partition.key[0], count or 0)
+            self.note_letters(its_refused[0].message.partition.key[0], count or 0)
         return is_whole
 
     async def _schedule(self, later: Sequence[_Prepared]) -> bool:
-        """Let messages wait; of those with the same id the first, the others come again."""
-        first_by_identity: dict[tuple[int, bytes], _Prepared] = {}
-        for message in later:
-            first_by_identity.setdefault((message.partition.partition_id, message.key), message)
-        sent = sorted(first_by_identity.values(), key=lambda message: message.staged.id)
-        rows = await self._caller.call(
-            SCHEDULE_CALL,
+        """Let messages wait for their time."""
+        sent = sorted(later, key=lambda message: message.staged.id)
+        rows = await self.sql.rows(
+            "schedule_claimed",
             [message.staged.id for message in sent],
             [message.partition.queue_id for message in sent],
             [message.partition.key[1] for message in sent],
@@ -252,11 +232,11 @@ class StagedMover:
             [message.staged.transaction_id for message in sent],
             [message.envelope for message in sent],
             [message.staged.deliver_at for message in sent],
-            self._scheduled_max,
+            self.scheduled_max,
         )
         for row in rows:
             if row["outcome"] == "scheduled":
-                self._due_listener.hear_of_due(row["seconds"])
+                self.due_listener.hear_of_due(row["seconds"])
         outcomes = Counter(row["outcome"] for row in rows)
         if outcomes["gone"]:
             raise RulesChanged("a queue was deleted meanwhile")
@@ -264,21 +244,21 @@ class StagedMover:
             _Refused(sent[row["item"] - 1], _FULL) for row in rows if row["outcome"] == "full"
         ]
         settled = outcomes["scheduled"] + outcomes["duplicate"] + len(too_many)
-        return await self._reject(too_many) and settled == len(later)
+        return await self._reject(too_many) and settled == len(sent)
 
     async def _sequence(self, messages: Sequence[_Prepared]) -> bool:
-        """Append messages to their partitions; of those with one id in a partition, the first."""
+        """Append messages to their partitions; of those that are duplicates, the first."""
         pending, repeated = _without_twins(messages)
         while pending or repeated:
             call = _SequenceCall(pending, repeated)
-            rows = await self._caller.call(SEQUENCE_CALL, *call.arguments(self._partitions))
+            rows = await self.sql.call(SEQUENCE_CALL, *call.arguments(self.partitions))
             if not rows:
                 return False
             partitions_by_queue = Counter(
-                partition.queue_id for partition in call.settle(rows[1:], self._partitions.cache)
+                partition.queue_id for partition in call.settle(rows[1:], self.partitions.cache)
             )
             for queue_id, partition_count in partitions_by_queue.items():
-                self._announcer.announce(queue_id, partition_count)
+                self.announcer.announce(queue_id, partition_count)
             pending, repeated = call.pending, call.repeated
         return True
 
@@ -286,19 +266,23 @@ class StagedMover:
 def _without_twins(
     messages: Sequence[_Prepared],
 ) -> tuple[list[_Prepared], list[_Prepared]]:
-    """Return the messages that have their key first in their partition, and the others."""
-    first_by_key: dict[tuple[int, bytes], _Prepared] = {}
-    twins = [
-        message
-        for message in messages
-        if first_by_key.setdefault((message.partition.partition_id, message.key), message)
-        is not message
-    ]
-    return list(first_by_key.values()), twins
+    """Return the messages that have their key first in their partition, and the others.
+
+    In a queue that does not look for duplicates there are no others.
+    """
+    kept: list[_Prepared] = []
+    twins: list[_Prepared] = []
+    seen: set[tuple[int, bytes]] = set()
+    for message in messages:
+        key = message.partition.partition_id, message.key
+        (twins if key in seen else kept).append(message)
+        if message.partition.rules.dedup_window_s:
+            seen.add(key)
+    return kept, twins
 
 
 class _SequenceCall:
-    """The messages of one call by partition, no key twice in a partition."""
+    """The messages of one call by partition."""
 
     def __init__(self, messages: Sequence[_Prepared], repeated: Sequence[_Prepared]) -> None:
         """Take what to store, and what is only to be dropped because it repeats another."""
@@ -338,7 +322,7 @@ class _SequenceCall:
             ],
         )
 
-    def settle(self, rows: Sequence[Any], cache: DedupCache) -> list[Partition]:
+    def settle(self, rows: Sequence[Any], cache: KeyCache) -> list[Partition]:
         """Take what became of the partitions; return those that got something."""
         woken: list[Partition] = []
         for row in rows:

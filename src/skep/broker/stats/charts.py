@@ -8,43 +8,27 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from itertools import groupby
-from typing import Any, Final, NamedTuple
+from operator import itemgetter
+from typing import Any, Final
 
 import msgspec
+from msgspec.structs import astuple
 
 from skep.broker.paging import from_row
-from skep.broker.stats.ranges import ChartRange, ChartSpan, Interval
+from skep.broker.stats import shapes
+from skep.broker.stats.ranges import ChartRange, Interval
 from skep.broker.stats.samples import Sample, decode_sample, merge_samples
-from skep.broker.stats.shapes import (
-    GroupLagChart,
-    GroupLagPoint,
-    MessageChart,
-    MessagePoint,
-    ParkedChart,
-    ParkedPoint,
-    QueueLagPoint,
-    QueueLagSummary,
-    QueueOpsChart,
-    QueueOpsPoint,
-    ReplicaName,
-)
 from skep.broker.timestamps import spell_moment
+from skep.db.access.functions import Functions
 from skep.db.access.slots import Caller
-from skep.model.names import check_name
+from skep.model.names import check_optional_name
 from skep.telemetry.histograms import LAG_BOUNDS_MS, quantile
 
-NOW_CALL: Final = "select skep.now()"
-BUSIEST_CALL: Final = "select * from skep.busiest_queues($1, $2, $3, $4)"
 CHOSEN_CALL: Final = (
     "select q.id, q.name from skep.queue q where ($1::text is null or q.name = $1)"
     " and ($2::text is null or q.namespace = $2) and ($3::text is null or q.task = $3)"
     " order by q.id limit $4"
 )
-QUEUES_CALL: Final = "select * from skep.chart_queues($1, $2, $3, $4, $5, $6, $7)"
-REMOVED_CALL: Final = "select * from skep.removed_partitions($1, $2, $3, $4)"
-PARKED_CALL: Final = "select * from skep.chart_parked($1, $2, $3, $4, $5)"
-GROUPS_CALL: Final = "select * from skep.chart_groups($1, $2, $3, $4, $5, $6)"
-SAMPLES_CALL: Final = "select * from skep.worker_samples($1, $2, $3, $4, $5, $6)"
 COUNT_PARTITIONS_CALL: Final = (
     "select p.queue_id, count(*) as partitions from skep.partition p"
     " where p.queue_id = any($1) group by 1"
@@ -69,7 +53,7 @@ class QueueChoice(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         for kind in ("queue", "namespace", "task"):
-            check_name(kind, getattr(self, kind) or "")
+            check_optional_name(kind, getattr(self, kind))
 
     @property
     def is_everything(self) -> bool:
@@ -77,7 +61,7 @@ class QueueChoice(msgspec.Struct, frozen=True, kw_only=True):
         return self.queue is None and self.namespace is None and self.task is None
 
 
-class WorkerSample(NamedTuple):
+class WorkerSample(msgspec.Struct, frozen=True):
     """What a worker did from a time on."""
 
     hostname: str
@@ -88,113 +72,96 @@ class WorkerSample(NamedTuple):
     sample: Sample
 
 
-class ChosenQueues(NamedTuple):
-    """Queues that are summed up, and the time as it is summed up."""
-
-    covered: ChartRange
-    queue_ids: list[int]
-
-
 class Charts:
     """Charts what happened over time."""
 
     def __init__(self, caller: Caller) -> None:
-        self._caller: Final = caller
+        self._sql: Final = Functions(caller)
 
     async def now(self) -> datetime:
         """Return the time by the database's clock."""
-        ((now,),) = await self._caller.call(NOW_CALL)
-        return now
+        return await self._sql.value("now")
 
     async def worker_samples(
         self, covered: ChartRange, *, hostname: str | None = None, number: int | None = None
     ) -> list[WorkerSample]:
         """Return what workers were doing, oldest first."""
-        check_name("hostname", hostname or "")
-        rows = await self._caller.call(SAMPLES_CALL, *_span(covered), hostname, number, ROWS_MAX)
-        return [
-            WorkerSample(
-                row["hostname"],
-                row["port"],
-                row["number"],
-                row["seen_at"],
-                row["at"],
-                decode_sample(row["sample"]),
-            )
-            for row in rows
-        ]
+        check_optional_name("hostname", hostname)
+        rows = await self._sql.rows("worker_samples", *_span(covered), hostname, number, ROWS_MAX)
+        return [from_row(WorkerSample, row, sample=decode_sample(row["sample"])) for row in rows]
 
-    async def choose(self, covered: ChartRange, choice: QueueChoice) -> "ChosenQueues":
-        """Find the queues of a sum; over many of them, long times are summed up by the hour."""
+    async def sum_queues(
+        self, covered: ChartRange, choice: QueueChoice
+    ) -> tuple[ChartRange, Sequence[Any]]:
+        """Sum up the rollups of the queues chosen by bucket; return the time as it is summed up.
+
+        Over many queues, long times are summed up by the hour.
+        """
         queues = await self._find(covered, choice, QUEUES_SUMMED)
         minutes = (covered.until - covered.since).total_seconds() / 60
         if len(queues) * minutes > MINUTES_SUMMED:
             covered = covered.by_hour()
-        return ChosenQueues(covered, list(queues))
+        return covered, await self._rows(covered, list(queues), is_sum=True)
 
-    async def sum_queues(self, chosen: "ChosenQueues") -> Sequence[Any]:
-        """Return the rollups of the queues chosen, all of them together, by bucket."""
-        return await self._rows(chosen.covered, chosen.queue_ids, is_sum=True)
-
-    async def queue_operations(self, covered: ChartRange, choice: QueueChoice) -> QueueOpsChart:
+    async def queue_operations(
+        self, covered: ChartRange, choice: QueueChoice
+    ) -> shapes.QueueOpsChart:
         """Chart everything that happened in queues."""
         names = await self._find(covered, choice, QUEUES_CHARTED)
-        ids = list(names)
-        rows = await self._rows(covered, ids, has_lags=choice.queue is not None)
-        extras = await self._extras(covered, ids, choice)
-        return QueueOpsChart(
-            time_range=ChartSpan.of(covered),
-            bucket_minutes=covered.bucket_minutes,
+        rows = await self._rows(covered, list(names), has_lags=choice.queue is not None)
+        parked: Counter[tuple[datetime, str]] = Counter()
+        for row in await self._parked_rows(covered, choice):
+            parked[row["bucket"], row["queue"]] += row["parked"]
+        removed = {
+            (row["bucket"], row["queue_id"]): row["partitions"]
+            for row in await self._sql.rows("removed_partitions", *covered.buckets, list(names))
+        }
+        partitions = dict(await self._sql.call(COUNT_PARTITIONS_CALL, list(names)))
+        return shapes.QueueOpsChart(
+            **covered.spelled,
             series=[
-                _operations_point(covered, row, names[row["queue_id"]], extras) for row in rows
+                _operations_point(
+                    covered,
+                    row,
+                    queue_name=names[row["queue_id"]],
+                    partitions_deleted=removed.get((row["bucket"], row["queue_id"]), 0),
+                    partition_count=partitions.get(row["queue_id"], 0),
+                    parked_count=parked[row["bucket"], names[row["queue_id"]]],
+                )
+                for row in rows
             ],
             queues=sorted(names.values()),
         )
 
-    async def queue_lag(self, covered: ChartRange, choice: QueueChoice) -> list[QueueLagPoint]:
+    async def queue_lag(
+        self, covered: ChartRange, choice: QueueChoice
+    ) -> list[shapes.QueueLagPoint]:
         """Chart how long messages took from push to delivery."""
         names = await self._find(covered, choice, QUEUES_CHARTED)
         rows = await self._rows(covered, list(names))
         return [
-            QueueLagPoint(
-                queue_name=names[row["queue_id"]],
-                pop_count=row["pop_messages"],
-                avg_lag_ms=average(row["lag_ms_sum"], row["pop_messages"]),
-                max_lag_ms=row["lag_ms_max"],
-                bucket_time=spell_moment(row["bucket"]),
+            shapes.QueueLagPoint(
+                **_lag_members(names, [row]), bucket_time=spell_moment(row["bucket"])
             )
             for row in rows
             if row["pop_messages"]
         ]
 
-    async def queue_lags(self, covered: ChartRange) -> list[QueueLagSummary]:
+    async def queue_lags(self, covered: ChartRange) -> list[shapes.QueueLagSummary]:
         """Sum up the lag of the busiest queues."""
         names = await self._find(covered, QueueChoice(), QUEUES_CHARTED)
         rows = await self._rows(covered, list(names))
-        rows = sorted(rows, key=lambda row: row["queue_id"])
-        summaries: list[QueueLagSummary] = []
-        for queue_id, its_rows in groupby(rows, key=lambda row: row["queue_id"]):
-            of_queue = list(its_rows)
-            count = sum(row["pop_messages"] for row in of_queue)
-            summaries.append(
-                QueueLagSummary(
-                    queue_name=names[queue_id],
-                    pop_count=count,
-                    avg_lag_ms=average(sum(row["lag_ms_sum"] for row in of_queue), count),
-                    max_lag_ms=max(row["lag_ms_max"] for row in of_queue),
-                )
-            )
-        return summaries
+        by_queue = groupby(sorted(rows, key=itemgetter("queue_id")), key=itemgetter("queue_id"))
+        return [shapes.QueueLagSummary(**_lag_members(names, list(its))) for _, its in by_queue]
 
-    async def parked(self, covered: ChartRange, choice: QueueChoice) -> ParkedChart:
+    async def parked(self, covered: ChartRange, choice: QueueChoice) -> shapes.ParkedChart:
         """Chart where polls waited."""
         rows = await self._parked_rows(covered, choice)
-        return ParkedChart(
-            time_range=ChartSpan.of(covered),
-            bucket_minutes=covered.bucket_minutes,
+        return shapes.ParkedChart(
+            **covered.spelled,
             series=[
                 from_row(
-                    ParkedPoint,
+                    shapes.ParkedPoint,
                     row,
                     bucket=spell_moment(row["bucket"]),
                     queue_name=row["queue"],
@@ -204,30 +171,21 @@ class Charts:
                 for row in rows
             ],
             replicas=[
-                ReplicaName(hostname=hostname, worker_id=number)
+                shapes.ReplicaName(hostname=hostname, worker_id=number)
                 for hostname, number in sorted({(row["hostname"], row["number"]) for row in rows})
             ],
         )
 
     async def group_lag(
         self, covered: ChartRange, choice: QueueChoice, group: str | None
-    ) -> GroupLagChart:
+    ) -> shapes.GroupLagChart:
         """Chart how far groups were behind."""
-        check_name("consumerGroup", group or "")
-        rows = await self._caller.call(
-            GROUPS_CALL,
-            covered.since,
-            covered.until,
-            covered.bucket_s,
-            choice.queue,
-            group,
-            ROWS_MAX,
-        )
-        return GroupLagChart(
-            time_range=ChartSpan.of(covered),
-            bucket_minutes=covered.bucket_minutes,
+        check_optional_name("consumerGroup", group)
+        rows = await self._sql.rows("chart_groups", *covered.buckets, choice.queue, group, ROWS_MAX)
+        return shapes.GroupLagChart(
+            **covered.spelled,
             series=[
-                GroupLagPoint(
+                shapes.GroupLagPoint(
                     bucket=spell_moment(row["bucket"]),
                     queue_name=row["queue"],
                     consumer_group=row["group_name"],
@@ -240,11 +198,11 @@ class Charts:
 
     async def pushed(
         self, covered: ChartRange, choice: QueueChoice, *, interval: Interval
-    ) -> MessageChart:
+    ) -> shapes.MessageChart:
         """Chart the messages pushed, by an interval, or by the hour where that is all there is."""
-        return MessageChart(
+        return shapes.MessageChart(
             data_points=[
-                MessagePoint(spell_moment(bucket), messages)
+                shapes.MessagePoint(spell_moment(bucket), messages)
                 for bucket, messages in await self._pushed(covered.by(interval), choice)
                 if messages
             ],
@@ -257,21 +215,19 @@ class Charts:
         if choice.is_everything:  # the samples of the workers are few, however many queues
             samples = by_bucket(covered, await self.worker_samples(covered))
             return [(bucket, each.count("push_messages")) for bucket, each in samples.items()]
-        rows = await self.sum_queues(await self.choose(covered, choice))
+        _, rows = await self.sum_queues(covered, choice)
         return [(row["bucket"], row["push_messages"]) for row in rows]
 
     async def _find(self, covered: ChartRange, choice: QueueChoice, limit: int) -> dict[int, str]:
         """Return the names of the queues to show, by id: those chosen, or else the busiest."""
         if not choice.is_everything:
-            rows = await self._caller.call(
-                CHOSEN_CALL, choice.queue, choice.namespace, choice.task, limit
-            )
+            rows = await self._sql.call(CHOSEN_CALL, *astuple(choice), limit)
         else:
             # By hour unless it is short, from the start of the first hour: it only chooses queues.
             by_hour = covered.bucket_minutes > 1
             since = covered.since.replace(minute=0, second=0, microsecond=0)
             span = (since if by_hour else covered.since, covered.until, by_hour)
-            rows = await self._caller.call(BUSIEST_CALL, *span, limit)
+            rows = await self._sql.rows("busiest_queues", *span, limit)
         return {row["id"]: row["name"] for row in rows}
 
     async def _rows(
@@ -284,38 +240,12 @@ class Charts:
     ) -> Sequence[Any]:
         if not queue_ids:
             return []
-        return await self._caller.call(
-            QUEUES_CALL, *_span(covered), covered.bucket_s, queue_ids, is_sum, has_lags
+        return await self._sql.rows(
+            "chart_queues", *_span(covered), covered.bucket_s, queue_ids, is_sum, has_lags
         )
 
     async def _parked_rows(self, covered: ChartRange, choice: QueueChoice) -> Sequence[Any]:
-        return await self._caller.call(
-            PARKED_CALL, covered.since, covered.until, covered.bucket_s, choice.queue, ROWS_MAX
-        )
-
-    async def _extras(
-        self, covered: ChartRange, queue_ids: Sequence[int], choice: QueueChoice
-    ) -> "_Extras":
-        parked: Counter[tuple[datetime, str]] = Counter()
-        for row in await self._parked_rows(covered, choice):
-            parked[row["bucket"], row["queue"]] += row["parked"]
-        removed = await self._caller.call(
-            REMOVED_CALL, covered.since, covered.until, covered.bucket_s, queue_ids
-        )
-        partitions = await self._caller.call(COUNT_PARTITIONS_CALL, queue_ids)
-        return _Extras(
-            parked,
-            {(row["bucket"], row["queue_id"]): row["partitions"] for row in removed},
-            {row["queue_id"]: row["partitions"] for row in partitions},
-        )
-
-
-class _Extras(NamedTuple):
-    """What a chart of operations takes from elsewhere."""
-
-    parked: Counter[tuple[datetime, str]]
-    removed: dict[tuple[datetime, int], int]
-    partitions: dict[int, int]
+        return await self._sql.rows("chart_parked", *covered.buckets, choice.queue, ROWS_MAX)
 
 
 def average(total: float, count: int) -> float:
@@ -336,24 +266,32 @@ def by_bucket(covered: ChartRange, samples: Iterable[WorkerSample]) -> dict[date
     return {bucket: merge_samples(found) for bucket, found in sorted(sorted_in.items())}
 
 
+def _lag_members(names: dict[int, str], rows: Sequence[Any]) -> dict[str, Any]:
+    """Sum up the lag of one queue."""
+    count = sum(row["pop_messages"] for row in rows)
+    return {
+        "queue_name": names[rows[0]["queue_id"]],
+        "pop_count": count,
+        "avg_lag_ms": average(sum(row["lag_ms_sum"] for row in rows), count),
+        "max_lag_ms": max(row["lag_ms_max"] for row in rows),
+    }
+
+
 def _span(covered: ChartRange) -> tuple[datetime, datetime, bool]:
     # From the start of the bucket, or the first point would cover only a part of it.
     since = covered.bucket_of(covered.since) if covered.is_hourly else covered.since
     return since, covered.until, covered.is_hourly
 
 
-def _operations_point(covered: ChartRange, row: Any, queue: str, extras: _Extras) -> QueueOpsPoint:
-    bucket, queue_id = row["bucket"], row["queue_id"]
-    seconds = covered.seconds_in(bucket)
+def _operations_point(covered: ChartRange, row: Any, **members: Any) -> shapes.QueueOpsPoint:
+    """Make a point of a row, and of what comes from elsewhere."""
+    seconds = covered.seconds_in(row["bucket"])
     lag_counts: list[int] = row["lag_counts"]
     p50, p95, p99 = (quantile(LAG_BOUNDS_MS, lag_counts, share) for share in (0.5, 0.95, 0.99))
     return from_row(
-        QueueOpsPoint,
+        shapes.QueueOpsPoint,
         row,
-        bucket=spell_moment(bucket),
-        queue_name=queue,
-        partitions_deleted=extras.removed.get((bucket, queue_id), 0),
-        partition_count=extras.partitions.get(queue_id, 0),
+        bucket=spell_moment(row["bucket"]),
         avg_lag_ms=average(row["lag_ms_sum"], row["pop_messages"]),
         p50_lag_ms=p50,
         p95_lag_ms=p95,
@@ -363,5 +301,5 @@ def _operations_point(covered: ChartRange, row: Any, queue: str, extras: _Extras
         pop_per_second=rate(row["pop_messages"], seconds),
         ack_per_second=rate(row["ack_success"] + row["ack_failed"], seconds),
         empty_per_second=rate(row["pop_empty"], seconds),
-        parked_count=extras.parked[bucket, queue],
+        **members,
     )

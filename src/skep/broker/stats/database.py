@@ -1,27 +1,26 @@
-"""How PostgreSQL is doing, and how far readers outside are behind."""
+"""How PostgreSQL is doing, and how far readers outside are behind.
+
+Times in the answer are as PostgreSQL spells them.
+"""
 
 from typing import Any, Final
 
 import msgspec
 
 from skep.broker.paging import from_row
-from skep.broker.stats.shapes import ReaderLag, ReaderPage
+from skep.broker.stats.shapes import ReaderLag, ReaderPage, Wire
 from skep.broker.timestamps import spell_moment
+from skep.db.access.functions import Functions
 from skep.db.access.slots import Caller
-from skep.model.names import check_name
+from skep.model.names import check_optional_name
 
 DESCRIBE_CALL: Final = "select skep.describe_database($1), skep.now()"
-READERS_CALL: Final = "select * from skep.measure_readers($1, $2)"
 
 ENTRIES_MAX: Final = 50
 """Entries of each list about PostgreSQL."""
 
 
-class _Wire(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
-    """Members are spelled as on the wire; times as PostgreSQL spells them."""
-
-
-class CacheUse(_Wire, rename="camel", frozen=True, kw_only=True):
+class CacheUse(Wire, rename="camel", frozen=True, kw_only=True):
     """Blocks that were read, and from where; the ratio is null while there were none."""
 
     disk_reads: int
@@ -48,7 +47,7 @@ class IndexCache(TableCache, rename="camel", frozen=True, kw_only=True):
     index: str
 
 
-class CacheSum(_Wire, rename="camel", frozen=True, kw_only=True):
+class CacheSum(Wire, rename="camel", frozen=True, kw_only=True):
     """All tables, or all indexes."""
 
     disk_reads: int
@@ -63,7 +62,7 @@ class CacheSummary(msgspec.Struct, frozen=True):
     indexes: CacheSum
 
 
-class DeadTuples(_Wire, rename="camel", frozen=True, kw_only=True):
+class DeadTuples(Wire, rename="camel", frozen=True, kw_only=True):
     """Rows of a table that wait for a vacuum."""
 
     schema: str
@@ -75,7 +74,7 @@ class DeadTuples(_Wire, rename="camel", frozen=True, kw_only=True):
     last_autovacuum: str | None
 
 
-class HotUpdates(_Wire, rename="camel", frozen=True, kw_only=True):
+class HotUpdates(Wire, rename="camel", frozen=True, kw_only=True):
     """Updates of a table, and those that touched no index."""
 
     schema: str
@@ -85,7 +84,7 @@ class HotUpdates(_Wire, rename="camel", frozen=True, kw_only=True):
     hot_update_percentage: float | None
 
 
-class ActiveQuery(_Wire, rename="camel", frozen=True, kw_only=True):
+class ActiveQuery(Wire, rename="camel", frozen=True, kw_only=True):
     """A session at work."""
 
     pid: int
@@ -98,7 +97,7 @@ class ActiveQuery(_Wire, rename="camel", frozen=True, kw_only=True):
     wait_event: str | None
 
 
-class VacuumState(_Wire, rename="camel", frozen=True, kw_only=True):
+class VacuumState(Wire, rename="camel", frozen=True, kw_only=True):
     """What autovacuum did to a table."""
 
     table: str
@@ -108,14 +107,14 @@ class VacuumState(_Wire, rename="camel", frozen=True, kw_only=True):
     autoanalyze_count: int
 
 
-class BufferConfig(_Wire, rename="camel", frozen=True, kw_only=True):
+class BufferConfig(Wire, rename="camel", frozen=True, kw_only=True):
     """Shared buffers, in blocks and in words."""
 
     shared_buffers: int
     shared_buffers_size: str
 
 
-class BufferUse(_Wire, rename="camel", frozen=True, kw_only=True):
+class BufferUse(Wire, rename="camel", frozen=True, kw_only=True):
     """How much of a table or index is in the buffers."""
 
     object: str
@@ -124,7 +123,7 @@ class BufferUse(_Wire, rename="camel", frozen=True, kw_only=True):
     percent_of_cache: float
 
 
-class TableSize(_Wire, rename="camel", frozen=True, kw_only=True):
+class TableSize(Wire, rename="camel", frozen=True, kw_only=True):
     """A table on disk, in words and in bytes."""
 
     table: str
@@ -144,7 +143,7 @@ class LockCount(msgspec.Struct, frozen=True):
     count: int
 
 
-class LongTransaction(_Wire, rename="camel", frozen=True, kw_only=True):
+class LongTransaction(Wire, rename="camel", frozen=True, kw_only=True):
     """A session whose transaction has been open for long."""
 
     pid: int
@@ -154,7 +153,7 @@ class LongTransaction(_Wire, rename="camel", frozen=True, kw_only=True):
     is_blocked: bool
 
 
-class PostgresStats(_Wire, rename="camel", frozen=True, kw_only=True):
+class PostgresStats(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     """What the statistics of PostgreSQL say. Ratios are percentages."""
 
     timestamp: str
@@ -185,17 +184,17 @@ class DatabaseStats:
     """Asks PostgreSQL about itself."""
 
     def __init__(self, caller: Caller) -> None:
-        self._caller: Final = caller
+        self._sql: Final = Functions(caller)
 
     async def describe(self) -> PostgresStats:
         """Read the statistics."""
-        ((text, now),) = await self._caller.call(DESCRIBE_CALL, ENTRIES_MAX)
+        ((text, now),) = await self._sql.call(DESCRIBE_CALL, ENTRIES_MAX)
         return msgspec.convert({"timestamp": spell_moment(now), **_decode(text)}, PostgresStats)
 
     async def readers(self, name: str | None, limit: int) -> ReaderPage:
         """Measure how far readers on Spark are behind."""
-        check_name("name", name or "")
-        rows = await self._caller.call(READERS_CALL, name, limit)
+        check_optional_name("name", name)
+        rows = await self._sql.rows("measure_readers", name, limit)
         return ReaderPage(
             [
                 from_row(

@@ -10,11 +10,14 @@ difference between two samples, and cover the instance that answers.
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, TypeAlias
 
 import msgspec
+from msgspec.structs import asdict
 
+from skep.broker.paging import from_row
 from skep.broker.queues.catalog import QueueCatalog
 from skep.broker.queues.resources import Lag, MessageCounts
 from skep.telemetry.snapshots import Snapshot, sum_counts, sum_distributions
@@ -47,7 +50,10 @@ class Pulse:
         """
         if self._is_stopped:
             return
-        sampling = self._enter()
+        if self._sampling is None or self._sampling.has_ended:
+            self._sampling, self._watchers = _Sampling(self._take_sample), 0
+        sampling = self._sampling
+        self._watchers += 1
         try:
             if sampling.latest is not None:
                 yield sampling.latest
@@ -61,27 +67,16 @@ class Pulse:
                     return
                 yield sample
         finally:
-            self._leave(sampling)
+            if sampling is self._sampling:
+                self._watchers -= 1
+                if not self._watchers:
+                    sampling.end()
 
     def stop(self) -> None:
         """End all followers, and those that come later."""
         self._is_stopped = True
         if self._sampling is not None:
             self._sampling.end()
-
-    def _enter(self) -> "_Sampling":
-        if self._sampling is None or self._sampling.has_ended:
-            self._sampling = _Sampling(self._take_sample)
-            self._watchers = 0
-        self._watchers += 1
-        return self._sampling
-
-    def _leave(self, sampling: "_Sampling") -> None:
-        if sampling is not self._sampling:
-            return
-        self._watchers -= 1
-        if not self._watchers:
-            sampling.end()
 
 
 class _Sampling:
@@ -192,34 +187,24 @@ def activity_of(snapshots: Sequence[Snapshot], *, at: float) -> Activity:
     )
 
 
+@dataclass(slots=True, eq=False)
 class PulseFigures:
     """Takes samples, and remembers the last one to compare with."""
 
-    def __init__(
-        self,
-        catalog: QueueCatalog,
-        gather: Callable[[], Sequence[Snapshot]],
-        *,
-        now: Callable[[], float],
-    ) -> None:
-        self._catalog: Final = catalog
-        self._gather: Final = gather
-        self._now: Final = now
-        self._before: Activity | None = None
+    catalog: QueueCatalog
+    gather: Callable[[], Sequence[Snapshot]]
+    now: Callable[[], float]
+    before: Activity | None = None
 
     async def take(self) -> bytes:
         """Return a sample as JSON."""
-        overview = await self._catalog.overview()
-        activity = activity_of(self._gather(), at=self._now())
-        before, self._before = self._before, activity
+        overview = await self.catalog.overview()
+        activity = activity_of(self.gather(), at=self.now())
+        before, self.before = self.before, activity
         return msgspec.json.encode(
-            PulseSample(
-                timestamp=overview.timestamp,
-                queues=overview.queues,
-                partitions=overview.partitions,
-                messages=overview.messages,
-                estimated=overview.estimated,
-                lag=overview.lag,
+            from_row(
+                PulseSample,
+                asdict(overview),
                 pushed_per_second=activity.per_second(before, "pushed"),
                 popped_per_second=activity.per_second(before, "popped"),
                 acked_per_second=activity.per_second(before, "acked"),

@@ -5,7 +5,7 @@ six hours, and a rate is per second of the part of a bucket that lies in the ran
 """
 
 from datetime import datetime, timedelta
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -45,6 +45,17 @@ class ChartRange(msgspec.Struct, frozen=True):
         """The length of a bucket in seconds."""
         return self.bucket_minutes * 60
 
+    @property
+    def buckets(self) -> tuple[datetime, datetime, int]:
+        """Start and end, and the length of a bucket in seconds."""
+        return self.since, self.until, self.bucket_s
+
+    @property
+    def spelled(self) -> dict[str, Any]:
+        """What it covers, as the members of an answer."""
+        span = ChartSpan(spell_moment(self.since), spell_moment(self.until))
+        return {"time_range": span, "bucket_minutes": self.bucket_minutes}
+
     def by_hour(self) -> "ChartRange":
         """Return the same time by the hour, or as coarse as it is."""
         minutes = max(self.bucket_minutes, 60)
@@ -73,11 +84,6 @@ class ChartSpan(msgspec.Struct, frozen=True, rename={"since": "from", "until": "
     since: str
     until: str
 
-    @classmethod
-    def of(cls, covered: ChartRange) -> "ChartSpan":
-        """Spell a range."""
-        return cls(spell_moment(covered.since), spell_moment(covered.until))
-
 
 def chart_range(
     since: datetime | None,
@@ -86,17 +92,7 @@ def chart_range(
     now: datetime,
     span: timedelta = SPAN_DEFAULT,
 ) -> ChartRange:
-    """Decide what a chart covers.
-
-    Args:
-        since: Its start; by default `span` before its end.
-        until: Its end; by default now.
-        now: The current time.
-        span: Its default length.
-
-    Raises:
-        BadRequest: It ends before it begins, or is too long.
-    """
+    """Decide what a chart covers: by default it ends now, and begins `span` before its end."""
     until = until or now
     try:
         since = since or until - span

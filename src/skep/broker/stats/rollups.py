@@ -12,13 +12,17 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
+from math import inf
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from skep.broker.cluster.housekeeping import CallDuty, Duty
 from skep.broker.cluster.leadership import Term
+from skep.broker.polling_loop import end_task
 from skep.broker.stats.samples import (
     EMPTY,
     Sample,
@@ -27,19 +31,13 @@ from skep.broker.stats.samples import (
     merge_samples,
     observe,
 )
+from skep.db.access.functions import Functions, statement_of
 from skep.db.access.slots import Caller
 from skep.model.errors import SkepError
 from skep.telemetry.meters import COUNTERS, OTHER_QUEUES, Meters, QueueDelta
 
 _log = logging.getLogger(__name__)
 
-REGISTER_CALL: Final = "select * from skep.register_worker($1, $2, $3, $4)"
-RECORD_CALL: Final = "select skep.record_metrics($1, $2, $3, $4, $5)"
-ROLL_UP_CALL: Final = "select skep.roll_up_queues($1, $2, $3)"
-UNROLLED_CALL: Final = "select * from skep.unrolled_samples($1)"
-RECORD_HOUR_CALL: Final = "select skep.record_worker_hour($1, $2, $3, $4, $5)"
-SAMPLE_GROUPS_CALL: Final = "select skep.sample_groups($1, $2, $3, $4)"
-PURGE_CALL: Final = "select skep.purge_metrics($1, $2, $3, $4, $5)"
 
 MINUTES_KEPT: Final = timedelta(hours=48)
 """How long rollups by minute are kept."""
@@ -65,34 +63,24 @@ class WorkerIdentity(NamedTuple):
     pid: int
 
 
+@dataclass(slots=True, eq=False)
 class Reporter:
     """Adds what this process counts to the rollups, for as long as it runs."""
 
-    def __init__(
-        self,
-        caller: Caller,
-        meters: Meters,
-        identity: WorkerIdentity,
-        *,
-        read_gauges: Callable[[], Mapping[str, Iterable[float]]],
-        read_parked: Callable[[], Counter[str]],
-        interval_s: float,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
-    ) -> None:
-        self._caller: Final = caller
-        self._meters: Final = meters
-        self._identity: Final = identity
-        self._read_gauges: Final = read_gauges
-        self._read_parked: Final = read_parked
-        self._interval_s: Final = interval_s
-        self._now: Final = now
-        self._ahead = timedelta()
-        """By how much the database's clock is ahead of this process's."""
-        self._worker_id: int | None = None
-        self._minute = datetime.min.replace(tzinfo=UTC)
-        self._sample: Sample = EMPTY
-        self._calls_told = (0, 0)
-        self._reporting: asyncio.Task[None] | None = None
+    sql: Functions
+    meters: Meters
+    identity: WorkerIdentity
+    read_gauges: Callable[[], Mapping[str, Iterable[float]]]
+    read_parked: Callable[[], Counter[str]]
+    interval_s: float
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    _ahead: timedelta = timedelta()
+    """By how much the database's clock is ahead of this process's."""
+    _worker_id: int | None = None
+    _minute: datetime | None = None
+    _sample: Sample = EMPTY
+    _calls_told: tuple[int, int] = (0, 0)
+    _reporting: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Start to report."""
@@ -102,56 +90,54 @@ class Reporter:
         """Report a last time and stop."""
         if self._reporting is None:
             return
-        self._reporting.cancel()
-        with suppress(asyncio.CancelledError):
-            await self._reporting
+        await end_task(self._reporting)
         with suppress(TimeoutError):
             async with asyncio.timeout(LAST_REPORT_S):
                 await self.report()
 
     async def report(self) -> None:
         """Write what is new; what cannot be written is kept."""
-        deltas = self._meters.queues.tell()
+        deltas = self.meters.queues.tell()
         try:
             await self._record(deltas)
         except SkepError as error:
-            self._meters.queues.take_back(deltas)
+            self.meters.queues.take_back(deltas)
             _log.debug("metrics could not be recorded: %s", error)
         except asyncio.CancelledError:
-            self._meters.queues.take_back(deltas)
+            self.meters.queues.take_back(deltas)
             raise
 
     async def _report_repeatedly(self) -> None:
         while True:
-            await asyncio.sleep(self._interval_s)
+            await asyncio.sleep(self.interval_s)
             await self.report()
 
     async def _record(self, deltas: Sequence[QueueDelta]) -> None:
         worker_id = self._worker_id
         if worker_id is None:
             worker_id = self._worker_id = await self._register()
-        minute = (self._now() + self._ahead).replace(second=0, microsecond=0)
+        minute = (self.now() + self._ahead).replace(second=0, microsecond=0)
         so_far = self._sample if minute == self._minute else EMPTY
-        calls = _calls(self._meters)
+        calls = _calls(self.meters)
         sample = so_far.merge(self._observe(deltas, calls))
-        ((recorded_at,),) = await self._caller.call(
-            RECORD_CALL,
+        recorded_at = await self.sql.value(
+            "record_metrics",
             worker_id,
             minute,
             encode_sample(sample).decode(),
             _encode([_row(delta) for delta in deltas if delta.queue != OTHER_QUEUES]).decode(),
-            _encode(dict(self._read_parked())).decode(),
+            _encode(dict(self.read_parked())).decode(),
         )
         if recorded_at is None:
             self._worker_id = None  # purged after a long silence
-            self._meters.queues.take_back(deltas)
+            self.meters.queues.take_back(deltas)
             return
-        self._ahead = recorded_at - self._now()
+        self._ahead = recorded_at - self.now()
         self._minute, self._sample, self._calls_told = minute, sample, calls
 
     async def _register(self) -> int:
-        ((worker_id, registered_at),) = await self._caller.call(REGISTER_CALL, *self._identity)
-        self._ahead = registered_at - self._now()
+        worker_id, registered_at = await self.sql.row("register_worker", *self.identity)
+        self._ahead = registered_at - self.now()
         return worker_id
 
     def _observe(self, deltas: Sequence[QueueDelta], calls: tuple[int, int]) -> Sample:
@@ -161,7 +147,7 @@ class Reporter:
                 counters[name] += count
         counters["calls"] = calls[0] - self._calls_told[0]
         counters["db_errors"] = calls[1] - self._calls_told[1]
-        gauges = dict(self._read_gauges())
+        gauges = dict(self.read_gauges())
         gauges["lag_ms_max"] = [delta.lag_ms_max for delta in deltas if any(delta.lag_counts)]
         return observe(counters, gauges)
 
@@ -187,24 +173,24 @@ class RollUpDuty:
     def __init__(self, caller: Caller, term: Term) -> None:
         self.name: Final = "roll-up of metrics"
         self.interval_s: Final = ROLL_UP_INTERVAL_S
-        self._caller: Final = caller
+        self._sql: Final = Functions(caller)
         self._term: Final = term
 
     async def run(self) -> bool:
         """Sum up one hour of queues and of workers."""
-        ((hour,),) = await self._caller.call(ROLL_UP_CALL, *self._term, SETTLE_S)
+        hour = await self._sql.value("roll_up_queues", *self._term, SETTLE_S)
         return await self._roll_up_workers() or hour is not None
 
     async def _roll_up_workers(self) -> bool:
-        rows = await self._caller.call(UNROLLED_CALL, SETTLE_S)
+        rows = await self._sql.rows("unrolled_samples", SETTLE_S)
         if not rows:
             return False
         merged = {
             worker_id: merge_samples(decode_sample(row["sample"]) for row in its_rows)
             for worker_id, its_rows in groupby(rows, key=lambda row: row["worker_id"])
         }
-        await self._caller.call(
-            RECORD_HOUR_CALL,
+        await self._sql.rows(
+            "record_worker_hour",
             *self._term,
             rows[0]["hour"],
             list(merged),
@@ -213,34 +199,25 @@ class RollUpDuty:
         return True
 
 
-class LagSampleDuty:
-    """Samples the lag of groups of queues in use."""
-
-    def __init__(self, caller: Caller, term: Term) -> None:
-        self.name: Final = "sampling of lag"
-        self.interval_s: Final = ROLL_UP_INTERVAL_S
-        self._caller: Final = caller
-        self._term: Final = term
-
-    async def run(self) -> bool:
-        """Take one sample."""
-        await self._caller.call(SAMPLE_GROUPS_CALL, *self._term, GROUPS_SAMPLED, PARTITIONS_SAMPLED)
-        return False
+def lag_sampling(caller: Caller, term: Term) -> Duty:
+    """Return the duty that samples the lag of groups of queues in use."""
+    sample, arguments = (
+        statement_of("sample_groups", 4),
+        (*term, GROUPS_SAMPLED, PARTITIONS_SAMPLED),
+    )
+    return CallDuty(
+        "sampling of lag", ROLL_UP_INTERVAL_S, caller, sample, arguments, again_from=inf
+    )
 
 
-class MetricsPurge:
-    """Deletes rollups that were kept long enough."""
-
-    def __init__(self, caller: Caller, term: Term, *, keep: timedelta) -> None:
-        self.name: Final = "purge of metrics"
-        self.interval_s: Final = PURGE_INTERVAL_S
-        self._caller: Final = caller
-        self._term: Final = term
-        self._keep_s: Final = int(keep.total_seconds())
-
-    async def run(self) -> bool:
-        """Delete a batch of each kind."""
-        ((count,),) = await self._caller.call(
-            PURGE_CALL, *self._term, int(MINUTES_KEPT.total_seconds()), self._keep_s, PURGE_BATCH
-        )
-        return count >= PURGE_BATCH
+def metrics_purge(caller: Caller, term: Term, *, keep: timedelta) -> Duty:
+    """Return the duty that deletes rollups that were kept long enough, a batch of each kind."""
+    kept_s = (int(MINUTES_KEPT.total_seconds()), int(keep.total_seconds()))
+    return CallDuty(
+        "purge of metrics",
+        PURGE_INTERVAL_S,
+        caller,
+        statement_of("purge_metrics", 5),
+        (*term, *kept_s, PURGE_BATCH),
+        again_from=PURGE_BATCH,
+    )

@@ -5,6 +5,7 @@ latest and the average are kept. Samples of one worker merge over time, and thos
 over an installation.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -49,13 +50,17 @@ class Sample(msgspec.Struct, frozen=True):
 
     def merge(self, later: "Sample") -> "Sample":
         """Return the sample of both times, or of two workers."""
-        counters = dict(self.counters)
-        for name, count in later.counters.items():
-            counters[name] = counters.get(name, 0) + count
+        counters = self.counts
+        counters.update(later.counters)
         gauges = dict(self.gauges)
         for name, gauge in later.gauges.items():
             gauges[name] = gauges[name].merge(gauge) if name in gauges else gauge
         return Sample(counters, gauges)
+
+    @property
+    def counts(self) -> Counter[str]:
+        """The counters; one that nothing was added to is 0."""
+        return Counter(self.counters)
 
     def count(self, name: str) -> int:
         """Return a counter, 0 when nothing was counted."""

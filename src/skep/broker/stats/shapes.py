@@ -10,11 +10,18 @@ from skep.broker.queues.resources import MessageCounts
 from skep.broker.stats.ranges import ChartSpan
 
 
-class _Wire(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+class Wire(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     """Members are spelled as on the wire."""
 
 
-class ThroughputPoint(_Wire, rename="camel", frozen=True, kw_only=True):
+class _Chart(Wire, rename="camel", frozen=True, kw_only=True):
+    """What is charted over time."""
+
+    time_range: ChartSpan
+    bucket_minutes: int
+
+
+class ThroughputPoint(Wire, rename="camel", frozen=True, kw_only=True):
     """What happened in the minutes from `timestamp` on, in all queues asked for."""
 
     timestamp: str
@@ -42,7 +49,7 @@ class ThroughputPoint(_Wire, rename="camel", frozen=True, kw_only=True):
     db_pool_size: float | None
 
 
-class StatusQueue(_Wire, rename="camel", frozen=True, kw_only=True):
+class StatusQueue(Wire, rename="camel", frozen=True, kw_only=True):
     """A queue in the status."""
 
     id: str
@@ -77,7 +84,7 @@ class StatusMessages(MessageCounts, rename="camel", frozen=True, kw_only=True):
     estimated: bool
 
 
-class StatusLeases(_Wire, rename="camel", frozen=True, kw_only=True):
+class StatusLeases(Wire, rename="camel", frozen=True, kw_only=True):
     """What is under lease."""
 
     active: int
@@ -95,7 +102,7 @@ class TopError(msgspec.Struct, frozen=True):
     count: int
 
 
-class StatusLetters(_Wire, rename="camel", frozen=True, kw_only=True):
+class StatusLetters(Wire, rename="camel", frozen=True, kw_only=True):
     """Dead letters; errors and partitions are those of the newest thousand."""
 
     total_messages: int
@@ -103,7 +110,7 @@ class StatusLetters(_Wire, rename="camel", frozen=True, kw_only=True):
     top_errors: list[TopError]
 
 
-class WorkerBrief(_Wire, rename="camel", frozen=True, kw_only=True):
+class WorkerBrief(Wire, rename="camel", frozen=True, kw_only=True):
     """A worker that reported in the time asked for."""
 
     hostname: str
@@ -124,7 +131,7 @@ class WorkerReport(WorkerBrief, rename="camel", frozen=True, kw_only=True):
     last_seen: str
 
 
-class StatusErrors(_Wire, rename="camel", frozen=True, kw_only=True):
+class StatusErrors(Wire, rename="camel", frozen=True, kw_only=True):
     """What went wrong in the time asked for."""
 
     db_errors: int
@@ -132,11 +139,9 @@ class StatusErrors(_Wire, rename="camel", frozen=True, kw_only=True):
     dlq_messages: int
 
 
-class Status(_Wire, rename="camel", frozen=True, kw_only=True):
+class Status(_Chart, rename="camel", frozen=True, kw_only=True):
     """The state of the installation."""
 
-    time_range: ChartSpan
-    bucket_minutes: int
     point_count: int
     throughput: list[ThroughputPoint]
     """Newest first."""
@@ -180,7 +185,7 @@ class GaugeFigures(msgspec.Struct, frozen=True):
     last: float
 
 
-class SystemPoint(_Wire, rename="camel", frozen=True, kw_only=True):
+class SystemPoint(Wire, rename="camel", frozen=True, kw_only=True):
     """What a worker used in the minutes from `timestamp` on."""
 
     timestamp: str
@@ -188,7 +193,7 @@ class SystemPoint(_Wire, rename="camel", frozen=True, kw_only=True):
     metrics: dict[str, object]
 
 
-class Replica(_Wire, rename="camel", frozen=True, kw_only=True):
+class Replica(Wire, rename="camel", frozen=True, kw_only=True):
     """A worker and what it used."""
 
     hostname: str
@@ -197,7 +202,7 @@ class Replica(_Wire, rename="camel", frozen=True, kw_only=True):
     time_series: list[SystemPoint]
 
 
-class SystemChart(_Wire, rename="camel", frozen=True, kw_only=True):
+class SystemChart(Wire, rename="camel", frozen=True, kw_only=True):
     """What the workers used."""
 
     time_range: ChartSpan
@@ -207,7 +212,7 @@ class SystemChart(_Wire, rename="camel", frozen=True, kw_only=True):
     point_count: int
 
 
-class WorkerPoint(_Wire, rename="camel", frozen=True, kw_only=True):
+class WorkerPoint(Wire, rename="camel", frozen=True, kw_only=True):
     """What all workers did in the minutes from `timestamp` on."""
 
     timestamp: str
@@ -241,7 +246,7 @@ class WorkerPoint(_Wire, rename="camel", frozen=True, kw_only=True):
     dlq_count: int
 
 
-class QueueLagSummary(_Wire, rename="camel", frozen=True, kw_only=True):
+class QueueLagSummary(Wire, rename="camel", frozen=True, kw_only=True):
     """How long messages of a queue took from push to delivery."""
 
     queue_name: str
@@ -256,7 +261,7 @@ class QueueLagPoint(QueueLagSummary, rename="camel", frozen=True, kw_only=True):
     bucket_time: str
 
 
-class WorkerTotals(_Wire, rename="camel", frozen=True, kw_only=True):
+class WorkerTotals(Wire, rename="camel", frozen=True, kw_only=True):
     """The sums over the time asked for, and what is pending now."""
 
     total_push_messages: int
@@ -271,11 +276,9 @@ class WorkerTotals(_Wire, rename="camel", frozen=True, kw_only=True):
     pending_messages: int
 
 
-class WorkerChart(_Wire, rename="camel", frozen=True, kw_only=True):
+class WorkerChart(_Chart, rename="camel", frozen=True, kw_only=True):
     """What the workers did."""
 
-    time_range: ChartSpan
-    bucket_minutes: int
     point_count: int
     time_series: list[WorkerPoint]
     workers: list[WorkerReport]
@@ -283,7 +286,7 @@ class WorkerChart(_Wire, rename="camel", frozen=True, kw_only=True):
     summary: WorkerTotals
 
 
-class QueueOpsPoint(_Wire, rename="camel", frozen=True, kw_only=True):
+class QueueOpsPoint(Wire, rename="camel", frozen=True, kw_only=True):
     """What happened in a queue in the minutes from `bucket` on."""
 
     bucket: str
@@ -320,16 +323,14 @@ class QueueOpsPoint(_Wire, rename="camel", frozen=True, kw_only=True):
     """The most polls that waited, over all workers."""
 
 
-class QueueOpsChart(_Wire, rename="camel", frozen=True, kw_only=True):
+class QueueOpsChart(_Chart, rename="camel", frozen=True, kw_only=True):
     """What happened in queues: in the one asked for, or in the busiest."""
 
-    time_range: ChartSpan
-    bucket_minutes: int
     series: list[QueueOpsPoint]
     queues: list[str]
 
 
-class ParkedPoint(_Wire, rename="camel", frozen=True, kw_only=True):
+class ParkedPoint(Wire, rename="camel", frozen=True, kw_only=True):
     """The most polls that waited for a queue in a worker in the minutes from `bucket` on."""
 
     bucket: str
@@ -339,23 +340,21 @@ class ParkedPoint(_Wire, rename="camel", frozen=True, kw_only=True):
     parked_count: int
 
 
-class ReplicaName(_Wire, rename="camel", frozen=True, kw_only=True):
+class ReplicaName(Wire, rename="camel", frozen=True, kw_only=True):
     """A worker."""
 
     hostname: str
     worker_id: int
 
 
-class ParkedChart(_Wire, rename="camel", frozen=True, kw_only=True):
+class ParkedChart(_Chart, rename="camel", frozen=True, kw_only=True):
     """Where polls waited."""
 
-    time_range: ChartSpan
-    bucket_minutes: int
     series: list[ParkedPoint]
     replicas: list[ReplicaName]
 
 
-class GroupLagPoint(_Wire, rename="camel", frozen=True, kw_only=True):
+class GroupLagPoint(Wire, rename="camel", frozen=True, kw_only=True):
     """The most that a group was behind in the minutes from `bucket` on."""
 
     bucket: str
@@ -365,15 +364,13 @@ class GroupLagPoint(_Wire, rename="camel", frozen=True, kw_only=True):
     time_lag_seconds: int
 
 
-class GroupLagChart(_Wire, rename="camel", frozen=True, kw_only=True):
+class GroupLagChart(_Chart, rename="camel", frozen=True, kw_only=True):
     """How far groups of queues in use were behind."""
 
-    time_range: ChartSpan
-    bucket_minutes: int
     series: list[GroupLagPoint]
 
 
-class ReaderLag(_Wire, rename="camel", frozen=True, kw_only=True):
+class ReaderLag(Wire, rename="camel", frozen=True, kw_only=True):
     """How far a reader on Spark is behind in a queue."""
 
     queue: str

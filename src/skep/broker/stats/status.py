@@ -5,46 +5,26 @@ choice of queues it comes from the samples of the workers, which are few however
 are.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
-import msgspec
+from msgspec.structs import asdict
 
-from skep.broker.paging import Page
+from skep.broker.paging import Page, from_row
 from skep.broker.queues.catalog import QueueCatalog, QueueFilter, sum_counts
-from skep.broker.queues.resources import MessageCounts, QueueSummary
+from skep.broker.queues.resources import MessageCounts, QueueDetail, QueueSummary
+from skep.broker.stats import shapes
 from skep.broker.stats.charts import Charts, QueueChoice, WorkerSample, average, by_bucket, rate
-from skep.broker.stats.ranges import ChartRange, ChartSpan
+from skep.broker.stats.ranges import ChartRange
 from skep.broker.stats.samples import EMPTY, Gauge, Sample, merge_samples
-from skep.broker.stats.shapes import (
-    BatchSizes,
-    GaugeFigures,
-    Replica,
-    RequestCounts,
-    Status,
-    StatusErrors,
-    StatusLeases,
-    StatusLetters,
-    StatusMessages,
-    StatusQueue,
-    SystemChart,
-    SystemPoint,
-    ThroughputPoint,
-    TopError,
-    WorkerBrief,
-    WorkerChart,
-    WorkerPoint,
-    WorkerReport,
-    WorkerTotals,
-)
+from skep.broker.stats.shapes import GaugeFigures, StatusQueue, ThroughputPoint
 from skep.broker.timestamps import spell_moment
+from skep.db.access.functions import Functions
 from skep.db.access.slots import Caller
 from skep.model.errors import NotFound
 from skep.telemetry.meters import COUNTERS
-
-LEASES_CALL: Final = "select * from skep.measure_leases($1)"
-LETTERS_CALL: Final = "select * from skep.summarize_letters($1, $2)"
 
 LEASES_MAX: Final = 10_000
 LETTERS_MAX: Final = 1_000
@@ -60,16 +40,15 @@ class StatusReport:
     """Describes the state of the installation."""
 
     def __init__(self, caller: Caller, charts: Charts, catalog: QueueCatalog) -> None:
-        self._caller: Final = caller
+        self._sql: Final = Functions(caller)
         self._charts: Final = charts
         self._catalog: Final = catalog
 
-    async def describe(self, covered: ChartRange, choice: QueueChoice) -> Status:
+    async def describe(self, covered: ChartRange, choice: QueueChoice) -> shapes.Status:
         """Sum up everything."""
         rows: Sequence[Any] | None = None
         if not choice.is_everything:
-            chosen = await self._charts.choose(covered, choice)
-            covered, rows = chosen.covered, await self._charts.sum_queues(chosen)
+            covered, rows = await self._charts.sum_queues(covered, choice)
         samples = await self._charts.worker_samples(covered)
         by_time = by_bucket(covered, samples)
         if rows is not None:
@@ -77,9 +56,8 @@ class StatusReport:
         total = merge_samples(by_time.values())
         points = [_throughput_point(covered, *each) for each in reversed(by_time.items())]
         counted = await self._count(choice)
-        return Status(
-            time_range=ChartSpan.of(covered),
-            bucket_minutes=covered.bucket_minutes,
+        return shapes.Status(
+            **covered.spelled,
             point_count=len(points),
             throughput=points,
             queues=counted.shown,
@@ -87,10 +65,8 @@ class StatusReport:
             leases=await self._leases(acked=total.count("ack_success")),
             dead_letter_queue=await self._letters(counted.messages.dead_letter),
             workers=[_brief_of(each) for each in _by_worker(samples)],
-            errors=StatusErrors(
-                db_errors=total.count("db_errors"),
-                ack_failed=total.count("ack_failed"),
-                dlq_messages=total.count("dead_letters"),
+            errors=from_row(
+                shapes.StatusErrors, total.counts, dlq_messages=total.count("dead_letters")
             ),
             stats_age=_age(samples, covered.now),
         )
@@ -103,7 +79,7 @@ class StatusReport:
         page = await self._catalog.queues(
             wanted, Page(QUEUES_SHOWN, 0), partitions_exact=PARTITIONS_EXACT
         )
-        shown = [_status_queue(each) for each in page.queues]
+        shown = [_status_queue(each, each.partitions, each.messages) for each in page.queues]
         if page.total <= len(shown):
             is_guess = any(each.estimated for each in page.queues)
             return _Counted(shown, sum_counts(each.messages for each in page.queues), is_guess)
@@ -120,31 +96,24 @@ class StatusReport:
         labels = (choice.namespace or found.namespace, choice.task or found.task)
         if labels != (found.namespace, found.task):
             return _Counted([], MessageCounts(), is_guess=False)
-        queue = StatusQueue(
-            id=found.id,
-            name=found.name,
-            namespace=found.namespace,
-            task=found.task,
-            partitions=found.partitions_total,
-            total_consumed=found.totals.completed,
-        )
+        queue = _status_queue(found, found.partitions_total, found.totals)
         return _Counted([queue], found.totals, is_guess=found.estimated)
 
-    async def _leases(self, *, acked: int) -> StatusLeases:
-        (row,) = await self._caller.call(LEASES_CALL, LEASES_MAX)
-        return StatusLeases(
+    async def _leases(self, *, acked: int) -> shapes.StatusLeases:
+        row = await self._sql.row("measure_leases", LEASES_MAX)
+        return shapes.StatusLeases(
             active=row["leases"],
             partitions_with_leases=row["partitions"],
             total_batch_size=row["messages"],
             total_acked=acked,
         )
 
-    async def _letters(self, total: int) -> StatusLetters:
-        rows = await self._caller.call(LETTERS_CALL, LETTERS_MAX, ERRORS_SHOWN)
-        return StatusLetters(
+    async def _letters(self, total: int) -> shapes.StatusLetters:
+        rows = await self._sql.rows("summarize_letters", LETTERS_MAX, ERRORS_SHOWN)
+        return shapes.StatusLetters(
             total_messages=total,
             affected_partitions=rows[0]["partitions"] if rows else 0,
-            top_errors=[TopError(row["error"], row["count"]) for row in rows],
+            top_errors=[from_row(shapes.TopError, row) for row in rows],
         )
 
 
@@ -156,12 +125,12 @@ class _Counted(NamedTuple):
     is_guess: bool
 
 
-def _messages(counted: _Counted, total: Sample) -> StatusMessages:
+def _messages(counted: _Counted, total: Sample) -> shapes.StatusMessages:
     pushes, pops, acks = (total.count(f"{name}_requests") for name in ("push", "pop", "ack"))
-    return StatusMessages(
-        **msgspec.structs.asdict(counted.messages),
-        requests=RequestCounts(pushes, pops, acks),
-        batch_efficiency=BatchSizes(
+    return shapes.StatusMessages(
+        **asdict(counted.messages),
+        requests=shapes.RequestCounts(pushes, pops, acks),
+        batch_efficiency=shapes.BatchSizes(
             average(total.count("push_messages"), pushes),
             average(total.count("pop_messages"), pops),
             average(total.count("ack_success") + total.count("ack_failed"), acks),
@@ -178,11 +147,11 @@ def _by_worker(samples: Iterable[WorkerSample]) -> list[list[WorkerSample]]:
     return list(found.values())
 
 
-def _brief_of(samples: Sequence[WorkerSample]) -> WorkerBrief:
+def _brief_of(samples: Sequence[WorkerSample]) -> shapes.WorkerBrief:
     """Sum up one worker."""
     merged = merge_samples(each.sample for each in samples)
     last = samples[-1].sample
-    return WorkerBrief(
+    return shapes.WorkerBrief(
         hostname=samples[-1].hostname,
         worker_id=samples[-1].number,
         avg_event_loop_lag_ms=_rounded(merged.average("loop_lag_ms")) or 0.0,
@@ -222,11 +191,12 @@ def _throughput_point(covered: ChartRange, bucket: datetime, sample: Sample) -> 
     acked = sample.count("ack_success")
     rss = sample.average("rss_bytes")
     free, loop_lag = sample.gauges.get("pool_idle"), sample.gauges.get("loop_lag_ms")
-    return ThroughputPoint(
+    return from_row(
+        ThroughputPoint,
+        sample.counts,
         timestamp=spell_moment(bucket),
         ingested=pushed,
         processed=acked,
-        pop_messages=popped,
         ingested_per_second=rate(pushed, seconds),
         processed_per_second=rate(acked, seconds),
         pop_per_second=rate(popped, seconds),
@@ -235,8 +205,6 @@ def _throughput_point(covered: ChartRange, bucket: datetime, sample: Sample) -> 
         avg_event_loop_lag_ms=_rounded(sample.average("loop_lag_ms")),
         max_event_loop_lag_ms=None if loop_lag is None else round(loop_lag.greatest, 2),
         min_free_slots=None if free is None else int(free.least),
-        db_errors=sample.count("db_errors"),
-        ack_failed=sample.count("ack_failed"),
         dlq_count=sample.count("dead_letters"),
         queen_cpu_user_pct=_rounded(sample.average("cpu_user_pct")),
         queen_cpu_sys_pct=_rounded(sample.average("cpu_system_pct")),
@@ -251,14 +219,11 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 2)
 
 
-def _status_queue(queue: QueueSummary) -> StatusQueue:
-    return StatusQueue(
-        id=queue.id,
-        name=queue.name,
-        namespace=queue.namespace,
-        task=queue.task,
-        partitions=queue.partitions,
-        total_consumed=queue.messages.completed,
+def _status_queue(
+    queue: QueueSummary | QueueDetail, partitions: int, messages: MessageCounts
+) -> StatusQueue:
+    return from_row(
+        StatusQueue, asdict(queue), partitions=partitions, total_consumed=messages.completed
     )
 
 
@@ -277,56 +242,49 @@ class WorkerCharts:
 
     async def activity(
         self, covered: ChartRange, *, hostname: str | None, number: int | None
-    ) -> WorkerChart:
+    ) -> shapes.WorkerChart:
         """Chart what workers did."""
         samples = await self._charts.worker_samples(covered, hostname=hostname, number=number)
         by_time = by_bucket(covered, samples)
         counts, _ = await self._catalog.sum_messages()
         points = [_worker_point(covered, *each) for each in by_time.items()]
-        return WorkerChart(
-            time_range=ChartSpan.of(covered),
-            bucket_minutes=covered.bucket_minutes,
+        return shapes.WorkerChart(
+            **covered.spelled,
             point_count=len(points),
             time_series=points,
-            workers=[_report(each) for each in _by_worker(samples)],
+            workers=[
+                shapes.WorkerReport(
+                    **asdict(_brief_of(each)), last_seen=spell_moment(each[-1].seen_at)
+                )
+                for each in _by_worker(samples)
+            ],
             queues=await self._charts.queue_lags(covered),
             summary=_totals(merge_samples(by_time.values()), counts.pending),
         )
 
     async def usage(
         self, covered: ChartRange, *, hostname: str | None, number: int | None
-    ) -> SystemChart:
+    ) -> shapes.SystemChart:
         """Chart what each worker used."""
         samples = await self._charts.worker_samples(covered, hostname=hostname, number=number)
         replicas = [_replica(covered, each) for each in _by_worker(samples)]
-        return SystemChart(
-            time_range=ChartSpan.of(covered),
+        return shapes.SystemChart(
+            **covered.spelled,
             replicas=replicas,
             replica_count=len(replicas),
-            bucket_minutes=covered.bucket_minutes,
             point_count=max((len(each.time_series) for each in replicas), default=0),
         )
 
 
-def _report(samples: Sequence[WorkerSample]) -> WorkerReport:
-    return WorkerReport(
-        **msgspec.structs.asdict(_brief_of(samples)),
-        last_seen=spell_moment(samples[-1].seen_at),
-    )
-
-
-def _worker_point(covered: ChartRange, bucket: datetime, sample: Sample) -> WorkerPoint:
+def _worker_point(covered: ChartRange, bucket: datetime, sample: Sample) -> shapes.WorkerPoint:
     seconds = covered.seconds_in(bucket)
     pushed, popped = sample.count("push_messages"), sample.count("pop_messages")
     acked = sample.count("ack_success") + sample.count("ack_failed")
-    return WorkerPoint(
+    return from_row(
+        shapes.WorkerPoint,
+        sample.counts,
         timestamp=spell_moment(bucket),
-        push_messages=pushed,
-        pop_messages=popped,
         ack_messages=acked,
-        push_requests=sample.count("push_requests"),
-        pop_requests=sample.count("pop_requests"),
-        ack_requests=sample.count("ack_requests"),
         jobs_done=sample.count("calls"),
         push_per_second=rate(pushed, seconds),
         pop_per_second=rate(popped, seconds),
@@ -341,35 +299,29 @@ def _worker_point(covered: ChartRange, bucket: datetime, sample: Sample) -> Work
         avg_lag_ms=average(sample.count("lag_ms_sum"), popped),
         max_lag_ms=int(_greatest(sample, "lag_ms_max")),
         lag_count=popped,
-        db_errors=sample.count("db_errors"),
-        ack_success=sample.count("ack_success"),
-        ack_failed=sample.count("ack_failed"),
+        backoff_size=0,
         dlq_count=sample.count("dead_letters"),
     )
 
 
-def _totals(total: Sample, pending: int) -> WorkerTotals:
-    return WorkerTotals(
-        total_push_messages=total.count("push_messages"),
-        total_pop_messages=total.count("pop_messages"),
+def _totals(total: Sample, pending: int) -> shapes.WorkerTotals:
+    totals = {f"total_{name}": count for name, count in total.counts.items()}
+    return from_row(
+        shapes.WorkerTotals,
+        Counter(totals),
         total_ack_messages=total.count("ack_success") + total.count("ack_failed"),
-        total_push_requests=total.count("push_requests"),
-        total_pop_requests=total.count("pop_requests"),
-        total_ack_requests=total.count("ack_requests"),
-        total_db_errors=total.count("db_errors"),
-        total_ack_failed=total.count("ack_failed"),
         total_dlq=total.count("dead_letters"),
         pending_messages=pending,
     )
 
 
-def _replica(covered: ChartRange, samples: Sequence[WorkerSample]) -> Replica:
-    return Replica(
+def _replica(covered: ChartRange, samples: Sequence[WorkerSample]) -> shapes.Replica:
+    return shapes.Replica(
         hostname=samples[-1].hostname,
         port=samples[-1].port,
         worker_id=samples[-1].number,
         time_series=[
-            SystemPoint(
+            shapes.SystemPoint(
                 timestamp=spell_moment(bucket),
                 sample_count=_seen(sample, "rss_bytes").times,
                 metrics=_metrics(sample),

@@ -1,46 +1,56 @@
 """Settle: acks and pushes that happen together or not at all.
 
 Transactions and stream cycles are both made of this. A `Stager` checks what a client sent and
-turns it into rows of a call; a `Settler` runs the call, then updates the duplicate cache and the
-memory of leases, and wakes polls.
+turns it into rows of a call. A `Settler` takes the rows as a `Settlement`, runs its call, then
+updates the key cache and the memory of leases, and wakes polls.
 """
 
+import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import msgspec
 import xxhash
 
+from skep.broker.ack.naming import named_message
 from skep.broker.ack.statuses import (
     REFUSAL_BY_OUTCOME,
     STATUS_BY_WORD,
+    AckColumns,
+    ack_columns,
     spelled_offset,
     storable_error,
     unknown_status,
 )
 from skep.broker.cluster.wakeups import Announcer
-from skep.broker.directory import Directory, Partition, PartitionListener, PartitionProvisioner
+from skep.broker.directory import Directory, Partition, PartitionRequest, QueueLabels
 from skep.broker.pop.lease_memory import LeaseMemory
-from skep.broker.push.rules import RuleBook
-from skep.broker.push.size_limit import AdmissionGate, Full
-from skep.broker.transaction.cached_partitions import CachedPartitions
-from skep.db.access.slots import Caller
-from skep.engine.dedup.cache import DedupCache
-from skep.model.envelopes import (
-    build_envelope,
-    check_headers,
-    checked_trace_id,
-    end_of_life,
+from skep.broker.push.request import (
+    check_labels,
+    checked_transaction_id,
+    item_envelope,
+    queue_labels,
 )
-from skep.model.errors import BadRequest, InvalidPayload, PartitionDeferred, Refused
-from skep.model.ids import parse_partition_uuid
-from skep.model.limits import NAME_CHARS_MAX, TRANSACTION_ID_CHARS_MAX
-from skep.model.names import check_name, refuse_transaction_id
+from skep.broker.push.rules import RuleBook
+from skep.broker.push.size_limit import AdmissionGate
+from skep.broker.transaction.cached_partitions import CachedPartitions, KeyedBatch
+from skep.db.access.slots import Caller
+from skep.engine.driver import Engine, Work
+from skep.model.envelopes import checked_trace_id
+from skep.model.errors import BadRequest, InvalidPayload, PartitionDeferred, Refused, SkepError
+from skep.model.limits import NAME_CHARS_MAX
+from skep.model.names import check_name
 from skep.model.wire import DEFAULT_PARTITION, QUEUE_MODE, AckItem, PushItem
 from skep.telemetry.meters import OTHER_QUEUES, Meters
+
+FORGET_CALL: Final = "select skep.forget_transactions($1)"
+FORGET_AGE_S: Final = 600
+"""Far longer than a broker repeats a call."""
+FORGET_INTERVAL_S: Final = 60.0
 
 PARTITION_TRIES_MAX: Final = 3
 """How often a partition may vanish under a call before its queue is taken to be in deletion."""
@@ -58,20 +68,13 @@ class StagedPush(msgspec.Struct, gc=False):
     trace_id: str | None
     key: bytes
     envelope: bytes
+    labels: QueueLabels = {}
 
 
-class StagedAck(msgspec.Struct, gc=False):
+class StagedAck(AckColumns, gc=False):
     """A message to acknowledge."""
 
-    transaction_id: str
-    partition_id: int
-    group: str
-    lease_id: UUID | None
-    offset: int | None
-    key: bytes
-    status: str
-    error: str | None
-    lease_text: str
+    transaction_id: str | None
 
 
 class Operations(msgspec.Struct):
@@ -85,6 +88,10 @@ class Operations(msgspec.Struct):
     def weight(self) -> int:
         """About how many bytes it holds on to."""
         return 1024 + 512 * len(self.acks) + sum(512 + len(push.envelope) for push in self.pushes)
+
+    def labels(self) -> QueueLabels:
+        """Return the namespaces and tasks of queues that it may create."""
+        return {queue: each for push in self.pushes for queue, each in push.labels.items()}
 
     def partition_keys(self) -> set[tuple[str, str]]:
         """Return the queue and partition of everything pushed."""
@@ -118,30 +125,45 @@ class Settled(msgspec.Struct):
     """What the call returned, for columns beyond those of `settle_operations`."""
 
 
+@dataclass(slots=True, eq=False)
+class Settlement(Work):
+    """Operations on their way to one call, and the callback for how it ended."""
+
+    id: UUID
+    """A repeated call finds by it what the lost one did."""
+    statement: str
+    operations: Operations
+    answer: Callable[[Settled | SkepError], None]
+    arguments: Sequence[object] = ()
+    """Arguments of the call between the repeat flag and those of the operations."""
+
+    def finish(self, settled: Settled) -> None:
+        """Answer with how it ended."""
+        # In this order: if the answer cannot be rendered, the engine answers in its place.
+        self.answer(settled)
+        self.is_settled = True
+
+    def fail(self, error: SkepError) -> None:
+        """Answer that it is not known to have happened."""
+        self.is_settled = True
+        self.answer(error)
+
+
 class Unacceptable(Refused):
     """An operation can never be done, in any state of the broker."""
 
     code = "unacceptable"
 
 
+@dataclass(slots=True, eq=False, frozen=True)
 class Stager:
     """Checks what clients send and turns it into rows of a call."""
 
-    def __init__(
-        self,
-        leases: LeaseMemory,
-        *,
-        hash_seed: int,
-        now: Callable[[], datetime],
-        check_partition: Callable[[tuple[str, str]], None] = lambda _: None,
-        requires_lease: bool = False,
-    ) -> None:
-        """Take what is needed; `check_partition` raises when a partition takes no pushes now."""
-        self._check_partition: Final = check_partition
-        self._requires_lease: Final = requires_lease
-        self._leases: Final = leases
-        self._hash_seed: Final = hash_seed
-        self._now: Final = now
+    leases: LeaseMemory
+    hash_seed: int
+    now: Callable[[], datetime]
+    check_partition: Callable[[tuple[str, str]], None] = lambda _: None
+    requires_lease: bool = False
 
     def stage_push(
         self, item: PushItem, *, producer: str | None, transaction_id: str | None = None
@@ -154,51 +176,44 @@ class Stager:
         """
         if item.deliver_at is not None or item.delay_seconds is not None:
             raise BadRequest("deliverAt and delaySeconds do not work here: push the message alone")
-        name = item.transaction_id or transaction_id or str(uuid4())
-        if len(name) > TRANSACTION_ID_CHARS_MAX or "\0" in name:
-            refuse_transaction_id(name)
+        name = checked_transaction_id(item, transaction_id)
+        check_labels(item)
         trace_id = checked_trace_id(item.trace_id)
         partition_key = (
             check_name("queue", item.queue),
             check_name("partition", item.partition or DEFAULT_PARTITION),
         )
-        self._check_partition(partition_key)
+        self.check_partition(partition_key)
         return StagedPush(
             partition_key=partition_key,
             transaction_id=name,
             trace_id=trace_id,
-            key=_digest(name.encode(), self._hash_seed),
-            envelope=build_envelope(
-                name,
-                bytes(item.payload),
-                trace_id=trace_id,
-                producer=producer,
-                headers=check_headers(item.headers),
-                expires_at=end_of_life(item.ttl_seconds, self._now()),
-            ),
+            key=_digest(name.encode(), self.hash_seed),
+            envelope=item_envelope(item, name, trace_id, producer, self.now()),
+            labels=queue_labels((item,)),
         )
 
     def stage_ack(self, item: AckItem, required_leases: Sequence[str]) -> StagedAck:
-        """Make a row of an ack. The message may be named by its transaction id or its own id.
-
-        Raises:
-            Unacceptable: It can never succeed; the text says why.
-        """
+        """Make a row of an ack."""
         word = item.status or "completed"
         status = STATUS_BY_WORD.get(word)
         if status is None:
             raise Unacceptable(unknown_status(word))
-        partition_id = parse_partition_uuid(item.partition_id)
-        if partition_id is None:
-            raise Unacceptable(TEXT_BY_REFUSAL["not_found"])
+        try:
+            partition_id, offset = named_message(item)
+        except BadRequest as error:
+            raise Unacceptable(error.message) from error
         group = item.consumer_group or QUEUE_MODE
         if len(group) > NAME_CHARS_MAX or "\0" in group:
             raise Unacceptable(TEXT_BY_REFUSAL["no_group"])
-        key = _digest(item.transaction_id.encode(), self._hash_seed)
         lease_texts = [item.lease_id] if item.lease_id else required_leases
-        if self._requires_lease and not lease_texts:
+        if self.requires_lease and not lease_texts:
             raise Unacceptable(TEXT_BY_REFUSAL["lease_missing"])
-        offset, lease_text = self._find(item.transaction_id, partition_id, key, lease_texts)
+        key, lease_text = b"", item.lease_id or ""
+        if offset is None:
+            name = item.transaction_id or ""
+            key = _digest(name.encode(), self.hash_seed)
+            offset, lease_text = self._find(name, partition_id, key, lease_texts)
         return StagedAck(
             transaction_id=item.transaction_id,
             partition_id=partition_id,
@@ -216,50 +231,73 @@ class Stager:
     ) -> tuple[int | None, str]:
         """Return the offset, if it is known here, and the lease the message went out under."""
         for lease_text in lease_texts:
-            offset = self._leases.find(lease_text, partition_id, key)
+            offset = self.leases.find(lease_text, partition_id, key)
             if offset is not None:
                 return offset, lease_text
         return spelled_offset(transaction_id, partition_id), ""
 
 
 def parse_lease_id(text: str) -> UUID:
-    """Return a lease id.
-
-    Raises:
-        Unacceptable: It is no id of a lease.
-    """
+    """Return a lease id."""
     try:
         return UUID(text)
     except ValueError:
         raise Unacceptable(TEXT_BY_REFUSAL["lease_lost"]) from None
 
 
+@dataclass(slots=True, eq=False)
 class Settler:
-    """Runs calls that settle operations, and applies their outcome."""
+    """Takes settlements, runs their calls and applies the outcome."""
 
-    def __init__(
-        self,
-        caller: Caller,
-        *,
-        directory: Directory,
-        provisioner: PartitionProvisioner,
-        listener: PartitionListener,
-        rule_book: RuleBook,
-        gate: AdmissionGate,
-        cache: DedupCache,
-        leases: LeaseMemory,
-        announcer: Announcer,
-        meters: Meters | None = None,
-    ) -> None:
-        """Take what is needed; `cache` and the `listener` that fills it are the settler's own."""
-        self._caller: Final = caller
-        self._queues: Final = (meters or Meters()).queues
-        self._directory: Final = directory
-        self._partitions: Final = CachedPartitions(directory, provisioner, listener, cache)
-        self._rule_book: Final = rule_book
-        self._gate: Final = gate
-        self._leases: Final = leases
-        self._announcer: Final = announcer
+    engine: Engine
+    caller: Caller
+    directory: Directory
+    partitions: CachedPartitions
+    rule_book: RuleBook
+    gate: AdmissionGate
+    leases: LeaseMemory
+    announcer: Announcer
+    meters: Meters = field(default_factory=Meters)
+    _forget_at: float = field(default=0.0, init=False)
+
+    def submit(self, operation: str, settlement: Settlement) -> None:
+        """Settle once the partitions that are pushed to exist.
+
+        Raises:
+            Overloaded: There is no room; the answer is not called. Otherwise it is, once.
+        """
+        operations = settlement.operations
+        known = self.directory.partitions
+        missing = [key for key in operations.partition_keys() if key not in known]
+
+        def proceed(error: SkepError | None) -> None:
+            try:
+                if error is not None:
+                    raise error
+                self.engine.submit(operation, None, operations.weight, settlement)
+            except SkepError as refusal:
+                settlement.fail(refusal)
+
+        if missing:
+            wish = PartitionRequest(missing, labels=operations.labels(), on_done=proceed)
+            self.engine.submit("provision", None, 512 * len(missing), wish)
+        else:
+            self.engine.submit(operation, None, operations.weight, settlement)
+
+    async def execute(self, batch: Sequence[Settlement], *, is_repeated: bool) -> None:
+        """Settle each; a call carries one. One that an earlier try settled is found by its id."""
+        for settlement in batch:
+            settled = await self.settle(
+                settlement.statement,
+                (settlement.id, is_repeated, *settlement.arguments),
+                settlement.operations,
+                is_repeated=is_repeated,
+            )
+            settlement.finish(settled)
+        now = asyncio.get_running_loop().time()
+        if now >= self._forget_at:
+            self._forget_at = now + FORGET_INTERVAL_S
+            await self.caller.call(FORGET_CALL, FORGET_AGE_S)
 
     async def settle(
         self,
@@ -272,123 +310,116 @@ class Settler:
     ) -> Settled:
         """Call a function that settles the operations.
 
-        Args:
-            statement: The call. Its last arguments and its columns include those of `transact`
-                without the first two of its arguments.
-            leading: Its first arguments.
-            operations: What to settle.
-            is_repeated: An earlier call may have settled them. Then the queues accepted the pushes,
-                and must not refuse them now, perhaps for being full of them.
-            with_places: Tell the function, after the leading arguments, which of the messages sent
-                each push is: those with the same key are sent once.
+        The last arguments of the statement and its columns include those of `transact` without the
+        first two of its arguments. What `is_repeated` may have been settled by an earlier call: the
+        queues accepted the pushes, and must not refuse them now, perhaps for being full of them.
+        `with_places` tells the function, after the leading arguments, which of the messages sent
+        each push is: those with the same key are sent once.
 
         Raises:
-            PartitionDeferred: Operations wait in a partition.
-            Refused: A queue is being deleted faster than it can be created.
-            BadRequest: A queue refuses a payload.
-            QueueFull: A queue has no room.
-            SkepError: As the call fails.
+            SkepError: A queue refuses a push or operations wait in a partition, or the call failed.
         """
         for _ in range(PARTITION_TRIES_MAX):
-            partitions = await self._partitions.find(operations.partition_keys())
-            pushed = _Pushed(operations, partitions)
+            partitions = await self.partitions.find(operations.partition_keys())
+            if partitions:
+                await self.rule_book.read(each.queue_id for each in partitions.values())
+            pushed = KeyedBatch(
+                [(partitions[push.partition_key], push) for push in operations.pushes]
+            )
             await self._enforce(pushed, is_repeated=is_repeated)
             places = [pushed.places] if with_places else []
             row = await self._call(statement, [*leading, *places], operations, pushed)
             refused_item: int = row["refused_item"]
             if row["refusal"] == "deferred":
                 # The partition is numbered among those pushed to and then those acknowledged.
-                ids = [partition.partition_id for partition in pushed.partitions]
-                ids += [ack.partition_id for ack in operations.acks]
-                raise PartitionDeferred(partition_id=ids[refused_item - 1])
+                found = [("push", partition.partition_id) for partition in pushed.partitions]
+                found += [("ack_batch", ack.partition_id) for ack in operations.acks]
+                type_, partition_id = found[refused_item - 1]
+                raise PartitionDeferred(partition_id=partition_id, operation_type=type_)
             if row["refusal"] != "partition_gone":
                 return self._conclude(row, operations, pushed)
-            self._partitions.forget(pushed.partitions[refused_item - 1])
+            self.partitions.forget(pushed.partitions[refused_item - 1])
         raise Refused("a queue that is pushed to is being deleted")
 
-    async def _enforce(self, pushed: "_Pushed", *, is_repeated: bool) -> None:
+    async def _enforce(self, pushed: KeyedBatch[StagedPush], *, is_repeated: bool) -> None:
         """Apply the rules of the queues to the pushes; all are accepted, or none."""
-        if not pushed.sent:
-            return
-        await self._rule_book.read(partition.queue_id for partition in pushed.partitions)
         sizes: Counter[Partition] = Counter()
-        for number, (partition_number, push) in enumerate(pushed.sent):
-            partition = pushed.partitions[partition_number - 1]
+        for at, (number, push) in enumerate(pushed.sent):
+            partition = pushed.partitions[number - 1]
             sizes[partition] += 1
             if not is_repeated and (refusal := partition.rules.refusal_of(push.envelope)):
                 raise InvalidPayload(refusal)
-            envelope = self._rule_book.seal(partition.rules, push.envelope)
-            pushed.sent[number] = partition_number, msgspec.structs.replace(push, envelope=envelope)
-        for partition, count in sizes.items():
-            if partition.rules.size_limit is not None and not is_repeated:
-                verdict = await self._gate.decide(
-                    partition.queue_id, count, partition.rules.size_limit
-                )
-                if isinstance(verdict, Full):
-                    raise verdict.error(partition.key[0])
+            envelope = self.rule_book.seal(partition.rules, push.envelope)
+            pushed.sent[at] = number, msgspec.structs.replace(push, envelope=envelope)
+        if not is_repeated:
+            await self.gate.require_room(sizes)
 
     async def _call(
         self,
         statement: str,
         leading: Sequence[object],
         operations: Operations,
-        pushed: "_Pushed",
+        pushed: KeyedBatch[StagedPush],
     ) -> Any:
-        acks = operations.acks
-        guaranteed = self._partitions.guarantee(pushed.writes())
-        (row,) = await self._caller.call(
+        guaranteed = self.partitions.guarantee(pushed.writes())
+        (row,) = await self.caller.call(
             statement,
             *leading,
             operations.required_leases,
-            [ack.partition_id for ack in acks],
-            [ack.group for ack in acks],
-            [ack.lease_id for ack in acks],
-            [ack.offset for ack in acks],
-            [ack.key for ack in acks],
-            [ack.status for ack in acks],
-            [ack.error for ack in acks],
+            *ack_columns(operations.acks),
             [partition.partition_id for partition in pushed.partitions],
             [to for to, _ in guaranteed],
             [since for _, since in guaranteed],
-            [partition_number for partition_number, _ in pushed.sent],
+            [number for number, _ in pushed.sent],
             [push.key for _, push in pushed.sent],
             [push.envelope for _, push in pushed.sent],
         )
         return row
 
-    def _conclude(self, row: Any, operations: Operations, pushed: "_Pushed") -> Settled:
+    def _conclude(
+        self, row: Any, operations: Operations, pushed: KeyedBatch[StagedPush]
+    ) -> Settled:
         if row["refusal"] is not None:
             return Settled(row["refusal"], (row["refused_item"] or 1) - 1, [], [], row)
         acks: dict[int, AckSettled] = {}
         available: dict[int, set[int]] = {}
-        for item, outcome, is_released, has_more, queue_id in zip(
-            row["ack_item"] or (),
-            row["ack_outcome"] or (),
-            row["ack_released"] or (),
-            row["ack_has_more"] or (),
-            row["ack_queue_id"] or (),
-            strict=True,
+        for item, outcome, is_released, has_more, queue_id in _columns(
+            row, "ack_item", "ack_outcome", "ack_released", "ack_has_more", "ack_queue_id"
         ):
-            ack = operations.acks[item - 1]
+            ack = operations.acks[int(item) - 1]
             acks[item] = AckSettled(outcome, is_released)
             self._count_ack(queue_id, ack.status, outcome)
             if is_released and ack.lease_text:
-                self._leases.forget(ack.lease_text, ack.partition_id)
+                self.leases.forget(ack.lease_text, ack.partition_id)
             if has_more:
                 available.setdefault(queue_id, set()).add(ack.partition_id)
-        pushes = pushed.settle(row["push_offset"], row["push_is_duplicate"])
-        pushed.teach(self._partitions.cache, row)
+        pushes = _settled_pushes(pushed, row["push_offset"], row["push_is_duplicate"])
+        self._learn(pushed, row)
         self._count(operations, pushes, row["ack_queue_id"] or ())
         for push in pushes:
             if not push.is_duplicate:
                 partition = push.partition
                 available.setdefault(partition.queue_id, set()).add(partition.partition_id)
         for queue_id, partition_ids in available.items():
-            self._announcer.announce(queue_id, len(partition_ids))
+            self.announcer.announce(queue_id, len(partition_ids))
         return Settled(None, 0, [acks[item] for item in sorted(acks)], pushes, row)
 
+    def _learn(self, pushed: KeyedBatch[StagedPush], row: Any) -> None:
+        if row["partition_first"] is None:
+            return  # an earlier try stored it; the next push finds it as a gap
+        outcomes = _columns(
+            row, "partition_first", "partition_created_at", "gap_first", "gap_keys",
+            "gap_created_at",
+        )  # fmt: skip
+        verdicts = zip(pushed.sent, row["push_is_duplicate"], strict=True)
+        pushed.teach(
+            self.partitions.cache,
+            [(number, *outcome) for number, outcome in enumerate(outcomes, start=1)],
+            [sent for sent, is_duplicate in verdicts if not is_duplicate],
+        )
+
     def _count_ack(self, queue_id: int, status: str, outcome: str) -> None:
-        meter = self._queues.of(self._directory.queue_name(queue_id) or OTHER_QUEUES)
+        meter = self.meters.queues.of(self.directory.queue_name(queue_id) or OTHER_QUEUES)
         if status == "completed":
             meter.ack_success += 1
         else:
@@ -399,11 +430,11 @@ class Settler:
         self, operations: Operations, pushes: Sequence[PushSettled], acked: Sequence[int]
     ) -> None:
         names = {push.partition.key[0] for push in pushes}
-        names |= {self._directory.queue_name(queue_id) or OTHER_QUEUES for queue_id in acked}
+        names |= {self.directory.queue_name(queue_id) or OTHER_QUEUES for queue_id in acked}
         for name in names:
-            self._queues.of(name).transactions += 1
+            self.meters.queues.of(name).transactions += 1
         for push, staged in zip(pushes, operations.pushes, strict=True):
-            meter = self._queues.of(push.partition.key[0])
+            meter = self.meters.queues.of(push.partition.key[0])
             if push.is_duplicate:
                 meter.push_duplicates += 1
             else:
@@ -411,78 +442,20 @@ class Settler:
                 meter.push_bytes += len(staged.envelope)
 
 
-class _Pushed:
-    """The pushes of one call by partition, each key once."""
+def _columns(row: Any, *names: str) -> Iterable[tuple[Any, ...]]:
+    """Read columns that are arrays of the same length as rows; null is an empty array."""
+    return zip(*(row[name] or () for name in names), strict=True)
 
-    def __init__(
-        self, operations: Operations, partition_by_key: dict[tuple[str, str], Partition]
-    ) -> None:
-        self.partitions: list[Partition] = sorted(
-            partition_by_key.values(), key=lambda partition: partition.partition_id
-        )
-        self.sent: list[tuple[int, StagedPush]] = []
-        """(number of the partition from 1, push); later pushes of the same key are left out."""
-        self.places: list[int] = []
-        """Of every push: where in `sent` it is, or the one of the same key before it."""
-        number_by_key = {
-            partition.key: number for number, partition in enumerate(self.partitions, start=1)
-        }
-        place_by_key: dict[tuple[int, bytes], int] = {}
-        for push in operations.pushes:
-            number = number_by_key[push.partition_key]
-            place = place_by_key.setdefault((number, push.key), len(self.sent))
-            if place == len(self.sent):
-                self.sent.append((number, push))
-            self.places.append(place)
 
-    def writes(self) -> list[tuple[int, bytes]]:
-        """Return the id and the joined keys of each partition."""
-        keys = self._keys_by_partition(self.sent)
-        return [
-            (partition.partition_id, keys[number])
-            for number, partition in enumerate(self.partitions, start=1)
-        ]
-
-    def settle(self, offsets: Sequence[int], duplicates: Sequence[bool]) -> list[PushSettled]:
-        """Return where every push is, also those left out."""
-        settled: list[PushSettled] = []
-        seen: set[int] = set()
-        for place in self.places:
-            partition = self.partitions[self.sent[place][0] - 1]
-            settled.append(
-                PushSettled(partition, offsets[place], duplicates[place] or place in seen)
-            )
-            seen.add(place)
-        return settled
-
-    def teach(self, cache: DedupCache, row: Any) -> None:
-        """Let the cache learn what was stored by this call, and by others before it."""
-        if row["partition_first"] is None:
-            return  # an earlier try stored it; the next push finds it as a gap
-        verdicts = zip(self.sent, row["push_is_duplicate"], strict=True)
-        keys = self._keys_by_partition(
-            [sent for sent, is_duplicate in verdicts if not is_duplicate]
-        )
-        by_partition = zip(
-            self.partitions,
-            row["partition_first"],
-            row["partition_created_at"] or (),
-            row["gap_first"] or (),
-            row["gap_keys"] or (),
-            row["gap_created_at"] or (),
-            strict=True,
-        )
-        for number, outcome in enumerate(by_partition, start=1):
-            partition, first, created_at, gap_first, gap_keys, gap_created_at = outcome
-            if gap_keys is not None:
-                cache.adopt(partition.partition_id, gap_first, gap_keys, gap_created_at)
-            if first is not None:
-                cache.record(partition.partition_id, first, keys[number], created_at)
-
-    @staticmethod
-    def _keys_by_partition(sent: Sequence[tuple[int, StagedPush]]) -> dict[int, bytes]:
-        """Return the joined keys of each partition, by its number."""
-        keys: dict[int, list[bytes]] = {}
-        for number, push in sent:
-            keys.setdefault(number, []).append(push.key)
-        return {number: b"".join(each) for number, each in keys.items()}
+def _settled_pushes(
+    pushed: KeyedBatch[StagedPush], offsets: Sequence[int], duplicates: Sequence[bool]
+) -> list[PushSettled]:
+    """Return where every push is, also those left out because one before has their key."""
+    settled: list[PushSettled] = []
+    seen: set[int] = set()
+    for place in pushed.places:
+        partition = pushed.partitions[pushed.sent[place][0] - 1]
+        is_duplicate = duplicates[place] or place in seen
+        settled.append(PushSettled(partition, offsets[place], is_duplicate))
+        seen.add(place)
+    return settled

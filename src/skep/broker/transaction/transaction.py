@@ -7,19 +7,20 @@ transactions wait for each other only for rows they share. One that is refused i
 Repeating it after a lost answer is safe: the call is recorded under the transaction's id.
 """
 
-import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 from uuid import uuid4
 
 import msgspec
 
-from skep.broker.directory import Directory, PartitionRequest
+from skep.broker.overload.fallback import Client, Fallback, is_passing, push_kind
+from skep.broker.overload.waiting_line import Kind, Turn
 from skep.broker.transaction.settlement import (
     TEXT_BY_REFUSAL,
     Operations,
     PushSettled,
     Settled,
+    Settlement,
     Settler,
     StagedAck,
     StagedPush,
@@ -27,97 +28,75 @@ from skep.broker.transaction.settlement import (
     Unacceptable,
     parse_lease_id,
 )
-from skep.db.access.slots import Caller
-from skep.engine.driver import Engine, Work
-from skep.model.errors import BadRequest, SkepError
+from skep.model.errors import BadRequest, Overloaded, SkepError
 from skep.model.ids import message_id, partition_uuid
 from skep.model.limits import REQUIRED_LEASES_MAX, TRANSACTION_OPERATIONS_MAX
-from skep.model.wire import JSON_NULL, AckItem, PushItem, TransactionBody, TransactionPush
+from skep.model.priorities import Priority
+from skep.model.wire import AckItem, PushItem, TransactionBody, TransactionPush, flat_item
 
 TRANSACT_CALL: Final = (
     "select * from skep.transact("
     "$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)"
 )
-FORGET_CALL: Final = "select skep.forget_transactions($1)"
-FORGET_AGE_S: Final = 600
-"""Far longer than a broker repeats a call."""
-FORGET_INTERVAL_S: Final = 60.0
+_OPERATION_WEIGHT: Final = 512
+"""What an operation weighs that stands in line for room."""
 
 _NOT_DONE: Final = "not done: the transaction failed"
 
 _encode = msgspec.json.encode
 
-Answer: TypeAlias = Callable[["TransactionRequest"], None]
 Staged: TypeAlias = StagedPush | StagedAck
-
-
-class TransactionRequest(Work):
-    """One client's transaction, and what became of it."""
-
-    __slots__ = ("_answer", "body", "error", "id", "operations", "staged")
-
-    def __init__(self, staged: Sequence[Staged], operations: Operations, answer: Answer) -> None:
-        super().__init__()
-        self.id: Final = uuid4()
-        self.staged: Final = staged
-        """The operations in the client's order, one per result."""
-        self.operations: Final = operations
-        self.body = b""
-        self.error: SkepError | None = None
-        self._answer = answer
-
-    def finish(self, settled: Settled) -> None:
-        """Answer with how it ended."""
-        if settled.refusal is None:
-            self._respond(None, _results(self.staged, settled))
-        else:
-            self._respond(*_refused(self.staged, settled))
-
-    def fail(self, error: SkepError) -> None:
-        """Answer that it is not known to have happened."""
-        self.error = error
-        self.is_settled = True
-        self._answer(self)
-
-    def _respond(self, error: str | None, results: Sequence[dict[str, Any]]) -> None:
-        self.body = render_answer(str(self.id), error, results)
-        self.is_settled = True
-        self._answer(self)
-
-
-def render_answer(
-    transaction_id: str, error: str | None, results: Sequence[dict[str, Any]]
-) -> bytes:
-    """Render the answer to a transaction that was not malformed."""
-    answer: dict[str, Any] = {"transactionId": transaction_id, "success": error is None}
-    if error is not None:
-        answer["error"] = error
-    return _encode({**answer, "results": results})
 
 
 class Transaction:
     """Accept transactions."""
 
-    def __init__(self, engine: Engine, directory: Directory, stager: Stager) -> None:
-        self._engine: Final = engine
-        self._directory: Final = directory
+    def __init__(self, stager: Stager, settler: Settler, fallback: Fallback) -> None:
+        self._fallback: Final = fallback
         self._stager: Final = stager
+        self._settler: Final = settler
 
-    def commit(
-        self,
-        body: TransactionBody,
-        answer: Callable[[bytes | SkepError], None],
-        *,
-        producer: str | None = None,
-    ) -> None:
-        """Do all of it or nothing; `answer` is called once, with the answer's body or an error.
-
-        `producer` is who sent it, if that is known.
+    def commit(self, body: TransactionBody, client: Client, *, producer: str | None = None) -> None:
+        """Do all of it or nothing, now or when there is room; the client is answered once.
 
         Raises:
             BadRequest: The request is malformed.
-            Overloaded: The engine is full.
+            Unavailable: Messages of a partition that came first are not stored yet.
         """
+        fallback = self._fallback
+        deadline = fallback.deadline()
+
+        def answer(result: bytes | SkepError) -> None:
+            if isinstance(result, bytes):
+                client.respond(200, result)
+            elif is_passing(result):
+                stand(push_kind(result))
+            else:
+                client.refuse(result)
+
+        def attempt() -> None:
+            self._submit(body, answer, producer)
+
+        def stand(kind: Kind) -> None:
+            weight = _OPERATION_WEIGHT * (1 + len(body.operations))
+            turn = Turn(attempt, client.refuse)
+            fallback.stand(kind, turn, weight=weight, deadline=deadline)
+
+        if fallback.waited_for(Priority.PUSH) is not None:
+            stand(Priority.PUSH)
+            return
+        try:
+            attempt()
+        except Overloaded:
+            stand(Priority.PUSH)
+
+    def _submit(
+        self,
+        body: TransactionBody,
+        answer: Callable[[bytes | SkepError], None],
+        producer: str | None,
+    ) -> None:
+        """Check the operations and submit them; `answer` gets the answer's body or an error."""
         items = _flatten(body)
         lease_texts = list(dict.fromkeys(filter(None, body.required_leases or ())))
         if len(lease_texts) > REQUIRED_LEASES_MAX:
@@ -140,10 +119,14 @@ class Transaction:
             [each for each in staged if isinstance(each, StagedAck)],
             required,
         )
-        request = TransactionRequest(
-            staged, operations, lambda done: answer(done.error or done.body)
-        )
-        submit_when_provisioned(self._engine, self._directory, "transaction", request, operations)
+
+        id_ = uuid4()
+
+        def settled(ending: Settled | SkepError) -> None:
+            is_known = isinstance(ending, Settled)
+            answer(_render(str(id_), staged, ending) if is_known else ending)
+
+        self._settler.submit("transaction", Settlement(id_, TRANSACT_CALL, operations, settled))
 
     def _stage(
         self, item: PushItem | AckItem, lease_texts: Sequence[str], producer: str | None
@@ -151,57 +134,6 @@ class Transaction:
         if isinstance(item, PushItem):
             return self._stager.stage_push(item, producer=producer)
         return self._stager.stage_ack(item, lease_texts)
-
-
-def submit_when_provisioned(
-    engine: Engine, directory: Directory, operation: str, work: Work, operations: Operations
-) -> None:
-    """Submit work once the partitions it pushes to exist.
-
-    Raises:
-        Overloaded: The engine is full.
-    """
-    missing = [key for key in operations.partition_keys() if key not in directory.partitions]
-    if not missing:
-        engine.submit(operation, None, operations.weight, work)
-        return
-
-    def proceed(error: SkepError | None) -> None:
-        try:
-            if error is not None:
-                raise error
-            engine.submit(operation, None, operations.weight, work)
-        except SkepError as refusal:
-            work.fail(refusal)
-
-    engine.submit("provision", None, 512 * len(missing), PartitionRequest(missing, proceed))
-
-
-class TransactionExecutor:
-    """Executor of the operation `transaction`. A call carries one of them."""
-
-    def __init__(self, caller: Caller, settler: Settler) -> None:
-        self._caller: Final = caller
-        self._settler: Final = settler
-        self._forget_at = 0.0
-
-    async def execute(self, batch: Sequence[TransactionRequest], *, is_repeated: bool) -> None:
-        """Settle each transaction; one that an earlier try settled is found by its id."""
-        for request in batch:
-            settled = await self._settler.settle(
-                TRANSACT_CALL,
-                (request.id, is_repeated),
-                request.operations,
-                is_repeated=is_repeated,
-            )
-            request.finish(settled)
-        await self._forget_old()
-
-    async def _forget_old(self) -> None:
-        now = asyncio.get_running_loop().time()
-        if now >= self._forget_at:
-            self._forget_at = now + FORGET_INTERVAL_S
-            await self._caller.call(FORGET_CALL, FORGET_AGE_S)
 
 
 def _flatten(body: TransactionBody) -> list[PushItem | AckItem]:
@@ -213,20 +145,13 @@ def _flatten(body: TransactionBody) -> list[PushItem | AckItem]:
     items: list[PushItem | AckItem] = []
     for operation in body.operations:
         if not isinstance(operation, TransactionPush):
-            items.append(
-                AckItem(
-                    operation.transaction_id,
-                    operation.partition_id,
-                    operation.status,
-                    operation.error,
-                    operation.lease_id,
-                    operation.consumer_group,
-                )
-            )
-        elif operation.items is None:
-            items.append(_flat_push(operation))
-        else:
+            items.append(operation)
+        elif operation.items is not None:
             items += operation.items
+        elif operation.queue is not None:
+            items.append(flat_item(operation))
+        else:
+            raise BadRequest("a push needs items, or a queue and a payload")
     if not items:
         raise BadRequest("operations array cannot be empty")
     if len(items) > TRANSACTION_OPERATIONS_MAX:
@@ -234,17 +159,20 @@ def _flatten(body: TransactionBody) -> list[PushItem | AckItem]:
     return items
 
 
-def _flat_push(operation: TransactionPush) -> PushItem:
-    if operation.queue is None:
-        raise BadRequest("a push needs items, or a queue and a payload")
-    payload = operation.data if operation.payload is msgspec.UNSET else operation.payload
-    return PushItem(
-        operation.queue,
-        operation.partition,
-        JSON_NULL if isinstance(payload, msgspec.UnsetType) else payload,
-        operation.transaction_id,
-        operation.trace_id,
-    )
+def _render_answer(
+    transaction_id: str, error: str | None, results: Sequence[dict[str, Any]]
+) -> bytes:
+    """Render the answer to a transaction that was not malformed."""
+    answer: dict[str, Any] = {"transactionId": transaction_id, "success": error is None}
+    if error is not None:
+        answer["error"] = error
+    return _encode({**answer, "results": results})
+
+
+def _render(transaction_id: str, staged: Sequence[Staged], settled: Settled) -> bytes:
+    if settled.refusal is None:
+        return _render_answer(transaction_id, None, _results(staged, settled))
+    return _render_answer(transaction_id, *_refused(staged, settled))
 
 
 def _results(staged: Sequence[Staged], settled: Settled) -> list[dict[str, Any]]:
@@ -276,7 +204,7 @@ def _push_result(push: StagedPush, settled: PushSettled) -> dict[str, Any]:
     }
 
 
-def _ack_result(index: int, transaction_id: str, error: str | None) -> dict[str, Any]:
+def _ack_result(index: int, transaction_id: str | None, error: str | None) -> dict[str, Any]:
     return {
         "index": index,
         "type": "ack",
@@ -317,4 +245,4 @@ def _render_refusal(
     error: str, items: Sequence[PushItem | AckItem], refused_at: int | None = None, text: str = ""
 ) -> bytes:
     """Answer a transaction that can never succeed."""
-    return render_answer(str(uuid4()), error, _undone(items, refused_at, text))
+    return _render_answer(str(uuid4()), error, _undone(items, refused_at, text))

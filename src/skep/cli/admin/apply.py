@@ -1,16 +1,14 @@
 """`skep apply`: create, change and delete queues as a file declares them."""
 
-import sys
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from typer import Option
 
 from skep.cli.shared.connection import with_client
-from skep.cli.shared.options import Yes, confirm
-from skep.cli.shared.output import Format, Output, Pages, by_offset, print_rows
+from skep.cli.shared.options import Yes, confirm, read_input
+from skep.cli.shared.output import Format, Output, Pages, by_offset, print_rows, to_json
 from skep.model.errors import BadRequest, NotFound, Refused
 
 if TYPE_CHECKING:
@@ -73,12 +71,8 @@ def _read(files: Iterable[str]) -> "Declaration":
 
 
 def _text_of(file: str) -> str:
-    if file == "-":
-        return sys.stdin.read()
     try:
-        return Path(file).read_text(encoding="utf-8")
-    except OSError as error:
-        raise BadRequest(f"cannot read {file}: {error.strerror}") from error
+        return read_input(file).decode()
     except UnicodeDecodeError as error:
         raise BadRequest(f"{file} is not UTF-8: {error}") from error
 
@@ -158,18 +152,12 @@ def _member_line(member: "MemberChange", action: str) -> "Text":
 
     line = Text(f"    {member.name}: ")
     if action != "create":
-        line.append(_spell(member.before), style="red")
+        line.append(to_json(member.before), style="red")
     if action == "change":
         line.append(" → ")
     if action != "delete":
-        line.append(_spell(member.after), style="green")
+        line.append(to_json(member.after), style="green")
     return line.append("\n")
-
-
-def _spell(value: Any) -> str:
-    import msgspec
-
-    return msgspec.json.encode(value).decode()
 
 
 def _carry_out(client: "Client", change: "QueueChange") -> None:

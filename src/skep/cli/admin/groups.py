@@ -6,13 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 from typer import Option
 
-from skep.cli.shared.connection import (
-    GroupName,
-    OnlyPartition,
-    OnlyQueue,
-    QueueName,
-    with_client,
-)
+from skep.cli.shared.connection import GroupName, OnlyPartition, OnlyQueue, QueueName, with_client
 from skep.cli.shared.declare import action, listing
 from skep.cli.shared.options import Yes, command_group, confirm, examples, time_option
 from skep.cli.shared.output import (

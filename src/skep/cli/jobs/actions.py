@@ -7,6 +7,7 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from uuid import UUID
 
@@ -14,16 +15,17 @@ import typer
 from typer import Argument, Option
 
 from skep.cli.jobs.database import with_jobs, with_jobs_flags, work_on_jobs
-from skep.cli.jobs.lists import jobs_app
+from skep.cli.jobs.lists import ChainState, jobs_app
 from skep.cli.shared.options import DatabaseFlags, Since, Until, Yes, confirm, declare_options
 from skep.cli.shared.output import progress_bar
 from skep.model.errors import BadRequest
 
 if TYPE_CHECKING:
-    from skep.jobs import ChainFilter, JobClient
-    from skep.jobs.client.bulk import Matches, Sweep, Told
+    from skep.jobs import ChainFilter, JobClient, JobFilter
+    from skep.jobs.client.bulk import Sweep
 
 JobName = Annotated[str, Argument(help="Job name, as workers declare it.")]
+ScheduleName = Annotated[str, Argument(help="Schedule name.")]
 ChainIds = Annotated[list[UUID] | None, Argument(help="Chain ids.", metavar="ID")]
 JobIds = Annotated[list[UUID] | None, Argument(help="Job ids.", metavar="ID")]
 All = Annotated[bool, Option("--all", help="All that match the filter, instead of ids.")]
@@ -35,10 +37,7 @@ OnlyKey = Annotated[
 OnlyEnded = Annotated[
     Literal["failed", "cancelled"], Option("--state", help="Only this state; with --all.")
 ]
-OnlyState = Annotated[
-    Literal["open", "completed", "failed", "cancelled"] | None,
-    Option("--state", help="Only this state; with --all."),
-]
+OnlyState = Annotated[ChainState | None, Option("--state", help="Only this state; with --all.")]
 CHAIN_FILTERS: Final[Mapping[str, Any]] = {
     "type": OnlyType,
     "key": OnlyKey,
@@ -62,7 +61,7 @@ class Choice:
     dry_run: bool
     yes: bool
     type: str | None = None
-    state: Literal["open", "completed", "failed", "cancelled"] | None = None
+    state: ChainState | None = None
     key: str | None = None
     since: datetime | None = None
     until: datetime | None = None
@@ -76,6 +75,11 @@ class Choice:
         filters = (self.type, self.key, self.since, self.until)
         if not self.is_all and (self.dry_run or any(each is not None for each in filters)):
             raise BadRequest("filters and --dry-run require --all")
+
+    @property
+    def named(self) -> Sequence[UUID]:
+        """The ids, if there are any."""
+        return self.ids or ()
 
     def chains(self) -> "ChainFilter":
         """Return the filter."""
@@ -95,10 +99,7 @@ def with_choice(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Add ids, filters and `--yes` to a command, which gets a `Choice` as its second argument.
 
-    Args:
-        ids: The type of the ids.
-        filters: Types of options by the fields of a choice.
-        state: The default of the state.
+    The filters are types of options by the fields of a choice; `state` is the default of that one.
     """
     options = {"ids": ids, "is_all": All, **filters, "dry_run": DryRun, "yes": Yes}
     defaults = {"is_all": False, "dry_run": False, "yes": False, "state": state}
@@ -121,9 +122,9 @@ def _change(
     flags: DatabaseFlags,
     choice: Choice,
     question: str,
-    change: "Callable[[JobClient], Awaitable[None]]",
-    count: "Callable[[JobClient], Awaitable[Matches]]",
-    sweep: "Callable[[JobClient, Told], Awaitable[Sweep]]",
+    which: "ChainFilter | JobFilter",
+    change: "Callable[[JobClient], Awaitable[str]]",
+    sweep: "Callable[[JobClient], Callable[..., Awaitable[Sweep]]]",
     *,
     asks: bool = True,
 ) -> None:
@@ -131,34 +132,30 @@ def _change(
 
     The question has `{}` for the number. Named ones are changed without a question unless `asks`.
     """
+    from rich.progress import Progress
 
     async def work(client: "JobClient") -> None:
         if not choice.is_all:
-            await change(client)
+            typer.echo(await change(client))
             return
-        matches = await count(client)
+        matches = await client.bulk.count(which)
         number = f"{matches.count:,}" if matches.is_exact else f"more than {matches.count:,}"
         if choice.dry_run or not matches.count:
             typer.echo(f"{number} match")
             return
         confirm(question.format(number), is_answered=choice.yes)
-        _print(await _watched(client, matches, sweep))
+        with progress_bar(*Progress.get_default_columns()) as progress:
+            bar = progress.add_task("working", total=matches.count if matches.is_exact else None)
+
+            def show(so_far: "Sweep") -> None:
+                progress.update(bar, completed=so_far.seen)
+
+            done = await sweep(client)(which, told=show)
+        _print(done)
 
     if asks and not choice.is_all:
-        confirm(question.format(len(choice.ids or ())), is_answered=choice.yes)
+        confirm(question.format(len(choice.named)), is_answered=choice.yes)
     work_on_jobs(flags, work)
-
-
-async def _watched(
-    client: "JobClient",
-    matches: "Matches",
-    sweep: "Callable[[JobClient, Told], Awaitable[Sweep]]",
-) -> "Sweep":
-    from rich.progress import Progress
-
-    with progress_bar(*Progress.get_default_columns()) as progress:
-        bar = progress.add_task("working", total=matches.count if matches.is_exact else None)
-        return await sweep(client, lambda state: progress.update(bar, completed=state.seen))
 
 
 def _print(sweep: "Sweep") -> None:
@@ -226,20 +223,18 @@ def cancel(
     reason: Annotated[str | None, Option(help="Reason, stored with the chain.")] = None,
 ) -> None:
     """Cancel chains; with --all, the open ones that match."""
-    which = choice.chains()
 
-    async def change(client: "JobClient") -> None:
-        states = await client.cancel(*(choice.ids or ()), cascade=cascade, reason=reason)
-        for chain_id, state in states.items():
-            typer.echo(f"{chain_id} {state}")
+    async def change(client: "JobClient") -> str:
+        states = await client.cancel(*choice.named, cascade=cascade, reason=reason)
+        return "\n".join(f"{chain_id} {state}" for chain_id, state in states.items())
 
     _change(
         flags,
         choice,
         "Cancel {} chains?",
+        choice.chains(),
         change,
-        lambda client: client.bulk.count_chains(which),
-        lambda client, told: client.bulk.cancel(which, cascade=cascade, reason=reason, told=told),
+        lambda client: partial(client.bulk.cancel, cascade=cascade, reason=reason),
     )
 
 
@@ -247,44 +242,32 @@ def cancel(
 @with_choice(ChainIds, {**CHAIN_FILTERS, "state": OnlyEnded}, state="failed")
 def retry(flags: DatabaseFlags, choice: Choice) -> None:
     """Resume failed and cancelled chains where they ended."""
+
+    async def change(client: "JobClient") -> str:
+        await client.retry(*choice.named)
+        return f"Resumed {len(choice.named)} chains"
+
     which = choice.chains()
-
-    async def change(client: "JobClient") -> None:
-        await client.retry(*(choice.ids or ()))
-        typer.echo(f"Resumed {len(choice.ids or ())} chains")
-
-    _change(
-        flags,
-        choice,
-        "Resume {} chains?",
-        change,
-        lambda client: client.bulk.count_chains(which),
-        lambda client, told: client.bulk.retry(which, told=told),
-        asks=False,
-    )
+    _change(flags, choice, "Resume {} chains?", which, change, lambda c: c.bulk.retry, asks=False)
 
 
 @jobs_app.command("trigger")
-@with_choice(JobIds, {"type": OnlyType})
+@with_choice(JobIds, {"type": OnlyType, "since": Since, "until": Until})
 def trigger(flags: DatabaseFlags, choice: Choice) -> None:
     """Run scheduled jobs now; with --all, those that match."""
     from skep.jobs import JobFilter
 
-    which = JobFilter(type=choice.type, state="scheduled")
+    async def change(client: "JobClient") -> str:
+        await client.trigger(*choice.named)
+        return f"Triggered {len(choice.named)} jobs"
 
-    async def change(client: "JobClient") -> None:
-        await client.trigger(*(choice.ids or ()))
-        typer.echo(f"Triggered {len(choice.ids or ())} jobs")
-
-    _change(
-        flags,
-        choice,
-        "Run {} jobs now?",
-        change,
-        lambda client: client.bulk.count_jobs(which),
-        lambda client, told: client.bulk.trigger(which, told=told),
-        asks=False,
+    which = JobFilter(
+        type=choice.type,
+        state="scheduled",
+        created_from=choice.since,
+        created_to=choice.until,
     )
+    _change(flags, choice, "Run {} jobs now?", which, change, lambda c: c.bulk.trigger, asks=False)
 
 
 @jobs_app.command("pause")
@@ -303,6 +286,26 @@ async def resume(client: "JobClient", job: JobName) -> None:
     typer.echo(f"Resumed job {job}")
 
 
+@jobs_app.command("pause-schedule")
+@with_jobs
+async def pause_schedule(client: "JobClient", name: ScheduleName) -> None:
+    """Pause a schedule; deployments do not resume it."""
+    from skep.jobs import Scheduler
+
+    await Scheduler(client.slots).pause(name)
+    typer.echo(f"Paused schedule {name}")
+
+
+@jobs_app.command("resume-schedule")
+@with_jobs
+async def resume_schedule(client: "JobClient", name: ScheduleName) -> None:
+    """Resume a paused schedule with its next tick."""
+    from skep.jobs import Scheduler
+
+    await Scheduler(client.slots).resume(name)
+    typer.echo(f"Resumed schedule {name}")
+
+
 @jobs_app.command("delete")
 @with_choice(ChainIds, {**CHAIN_FILTERS, "state": OnlyState})
 def delete(
@@ -310,26 +313,22 @@ def delete(
     choice: Choice,
     *,
     cascade: Annotated[
-        bool, Option("--cascade", help="Also delete the chains that their jobs waited for.")
+        bool,
+        Option(
+            "--cascade",
+            help="Also delete the chains that waited for them, and those that these waited for.",
+        ),
     ] = False,
 ) -> None:
-    """Delete chains with their jobs; with --all, those that match."""
+    """Delete chains with their jobs."""
     if choice.is_all and cascade:
         raise BadRequest("--cascade requires ids: --all deletes only what matches")
-    which = choice.chains()
 
-    async def change(client: "JobClient") -> None:
-        deleted = await client.delete(*(choice.ids or ()), cascade=cascade)
-        typer.echo(f"Deleted {len(deleted)} chains")
+    async def change(client: "JobClient") -> str:
+        deleted = await client.delete(*choice.named, cascade=cascade)
+        return f"Deleted {len(deleted)} chains"
 
-    _change(
-        flags,
-        choice,
-        "Delete {} chains?",
-        change,
-        lambda client: client.bulk.count_chains(which),
-        lambda client, told: client.bulk.delete(which, told=told),
-    )
+    _change(flags, choice, "Delete {} chains?", choice.chains(), change, lambda c: c.bulk.delete)
 
 
 @jobs_app.command("prune")

@@ -10,7 +10,7 @@ import typer
 from typer import Argument, Option
 
 from skep.cli.jobs.database import jobs_dsn, with_jobs, with_jobs_flags
-from skep.cli.shared.options import DatabaseFlags, command_group
+from skep.cli.shared.options import DatabaseFlags, Since, Until, command_group
 from skep.cli.shared.output import Format, Output, print_rows
 
 if TYPE_CHECKING:
@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 
 jobs_app: Final = command_group("jobs", "Start, list, cancel, retry and delete job chains.")
 
+# As in `skep.jobs.client.inspection`, which takes long to import.
+ChainState = Literal["open", "completed", "failed", "cancelled"]
+JobState = Literal[
+    "blocked", "scheduled", "ready", "running", "completed", "continued", "failed", "cancelled"
+]
 Limit = Annotated[int, Option(min=1, max=1000, help="Maximum number of rows.")]
 After = Annotated[UUID | None, Option(help="Continue after this id, the last of a page.")]
 OnlyType = Annotated[str | None, Option("--type", help="Only jobs of this name.")]
@@ -30,10 +35,10 @@ async def list_chains(
     client: "JobClient",
     *,
     only_type: OnlyType = None,
-    state: Annotated[
-        Literal["open", "completed", "failed", "cancelled"] | None, Option(help="Only this state.")
-    ] = None,
+    state: Annotated[ChainState | None, Option(help="Only this state.")] = None,
     key: Annotated[str | None, Option(help="Only chains started with this key.")] = None,
+    since: Since = None,
+    until: Until = None,
     limit: Limit = 50,
     after: After = None,
     oldest: Oldest = False,
@@ -42,9 +47,12 @@ async def list_chains(
     """List chains, newest first."""
     from skep.jobs import ChainFilter
 
-    which = ChainFilter(type=only_type, state=state, key=key)
+    which = ChainFilter(type=only_type, state=state, key=key, created_from=since, created_to=until)
     page = await client.inspection.chains(which, limit=limit, after=after, descending=not oldest)
-    columns = ("id", "type", "state", "created_at", "job_count", "last_job_type", "error")
+    columns = (
+        *("id", "type", "state", "created_at", "job_count", "last_job_type", "last_job_state"),
+        *("failed_blockers", "last_error"),
+    )
     _print(page.items, columns, output)
 
 
@@ -54,21 +62,10 @@ async def list_jobs(
     client: "JobClient",
     *,
     only_type: OnlyType = None,
-    state: Annotated[
-        Literal[
-            "blocked",
-            "scheduled",
-            "ready",
-            "running",
-            "completed",
-            "continued",
-            "failed",
-            "cancelled",
-        ]
-        | None,
-        Option(help="Only this state."),
-    ] = None,
+    state: Annotated[JobState | None, Option(help="Only this state.")] = None,
     chain: Annotated[UUID | None, Option(help="Only jobs of this chain.")] = None,
+    since: Since = None,
+    until: Until = None,
     limit: Limit = 50,
     after: After = None,
     oldest: Oldest = False,
@@ -77,9 +74,14 @@ async def list_jobs(
     """List jobs, newest first."""
     from skep.jobs import JobFilter
 
-    which = JobFilter(type=only_type, state=state, chain_id=chain)
+    which = JobFilter(
+        type=only_type, state=state, chain_id=chain, created_from=since, created_to=until
+    )
     page = await client.inspection.jobs(which, limit=limit, after=after, descending=not oldest)
-    columns = ("id", "type", "state", "attempts", "due_at", "progress", "error")
+    columns = (
+        *("id", "type", "state", "attempts", "due_at", "progress", "on_blocker_failure"),
+        *("failed_blockers", "last_error"),
+    )
     _print(page.items, columns, output)
 
 
@@ -94,6 +96,19 @@ async def list_attempts(
     """List the attempts of a job, with their errors."""
     attempts = await client.inspection.attempts(job_id)
     _print(attempts, ("attempt", "outcome", "started_at", "ended_at", "error"), output)
+
+
+@jobs_app.command("blockers")
+@with_jobs
+async def list_blockers(
+    client: "JobClient",
+    job_id: Annotated[UUID, Argument(help="Job id.")],
+    *,
+    output: Output = "table",
+) -> None:
+    """List the chains that a job waits or waited for."""
+    blockers = await client.inspection.blockers(job_id)
+    _print(blockers, ("chain", "type", "state", "on_failure"), output)
 
 
 @jobs_app.command("types")
@@ -122,7 +137,10 @@ async def list_schedules(
     from skep.jobs import Scheduler
 
     rows = await Scheduler(client.slots).page(limit=limit)
-    columns = ("name", "type", "cron", "timezone", "is_enabled", "last_at", "next_at")
+    columns = (
+        *("name", "type", "cron", "timezone", "is_enabled", "is_paused", "owner"),
+        *("last_at", "next_at", "removed_at"),
+    )
     _print(rows, columns, output)
 
 
@@ -138,13 +156,9 @@ def vacuum(flags: DatabaseFlags) -> None:
 
 
 def _print(rows: Sequence[Any], columns: Sequence[str], output: Format) -> None:
-    if output == "table":
-        _print_table(rows, columns)
-    else:
+    if output != "table":
         print_rows(rows, columns, output)
-
-
-def _print_table(rows: Sequence[Any], columns: Sequence[str]) -> None:
+        return
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text

@@ -9,7 +9,6 @@ import signal
 import socket
 import sys
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,22 +21,6 @@ from skep.model.errors import BadRequest
 
 if TYPE_CHECKING:
     from skep.jobs import Worker, WorkerApp
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerOptions:
-    """How a worker runs."""
-
-    dsn: str
-    name: str
-    concurrency: int
-    processes: int
-    lease_s: float
-    poll_s: float
-    grace_s: float
-    uses_notify: bool
-    health_host: str
-    health_port: int | None
 
 
 @with_jobs_flags
@@ -76,19 +59,45 @@ def worker(
 
     settings = flags.settings(log_level=log_level)
     configure_logging(level=settings.log_level, style=settings.log_format)
-    options = WorkerOptions(
-        dsn=jobs_dsn(settings),
-        name=name or socket.gethostname(),
-        concurrency=concurrency,
-        processes=processes,
-        lease_s=lease,
-        poll_s=poll,
-        grace_s=grace,
-        uses_notify=notify,
-        health_host=health_host,
-        health_port=health_port,
-    )
-    _run(find_app(app), options)
+    dsn, found, worker_name = jobs_dsn(settings), find_app(app), name or socket.gethostname()
+
+    async def work() -> None:
+        from skep.jobs import JobClient, Worker
+        from skep.jobs.worker.health import HealthServer
+
+        async with AsyncExitStack() as stack:
+            client = await stack.enter_async_context(
+                JobClient(dsn, types=found.registries, uses_notify=notify, tracing=found.tracing)
+            )
+            if found.lifespan is not None:
+                await stack.enter_async_context(found.lifespan(client))
+            runner = Worker(
+                client,
+                found.registries,
+                name=worker_name,
+                concurrency=concurrency,
+                lease_s=lease,
+                poll_s=poll,
+                processes=processes,
+                middleware=found.middleware,
+                schedules=found.schedules,
+                schedule_owner=found.schedule_owner,
+            )
+            await runner.start()
+            address = ""
+            if health_port is not None:
+                health = HealthServer(runner, host=health_host, port=health_port)
+                await stack.enter_async_context(health)
+                address = f", health at http://{health_host}:{health.port}/health"
+            typer.echo(f"Worker {worker_name} runs {concurrency} jobs at a time{address}")
+            await _stop_when_asked(runner, grace)
+
+    try:
+        import uvloop
+    except ModuleNotFoundError:  # an optional extra
+        asyncio.run(work())
+    else:
+        uvloop.run(work())
 
 
 def find_app(text: str) -> "WorkerApp":
@@ -113,51 +122,6 @@ def find_app(text: str) -> "WorkerApp":
     if not isinstance(found, WorkerApp):
         raise BadRequest(f"{text} is neither a WorkerApp nor a JobTypes")
     return found
-
-
-def _run(app: "WorkerApp", options: WorkerOptions) -> None:
-    try:
-        import uvloop
-    except ModuleNotFoundError:  # an optional extra
-        asyncio.run(_work(app, options))
-    else:
-        uvloop.run(_work(app, options))
-
-
-async def _work(app: "WorkerApp", options: WorkerOptions) -> None:
-    from skep.jobs import JobClient, Worker
-    from skep.jobs.worker.health import HealthServer
-
-    async with AsyncExitStack() as stack:
-        client = await stack.enter_async_context(
-            JobClient(
-                options.dsn,
-                types=app.registries,
-                uses_notify=options.uses_notify,
-                tracing=app.tracing,
-            )
-        )
-        if app.lifespan is not None:
-            await stack.enter_async_context(app.lifespan(client))
-        runner = Worker(
-            client,
-            app.registries,
-            name=options.name,
-            concurrency=options.concurrency,
-            lease_s=options.lease_s,
-            poll_s=options.poll_s,
-            processes=options.processes,
-            middleware=app.middleware,
-            schedules=app.schedules,
-        )
-        await runner.start()
-        address = ""
-        if options.health_port is not None:
-            health = HealthServer(runner, host=options.health_host, port=options.health_port)
-            await stack.enter_async_context(health)
-            address = f", health at http://{options.health_host}:{health.port}/health"
-        typer.echo(f"Worker {options.name} runs {options.concurrency} jobs at a time{address}")
-        await _stop_when_asked(runner, options.grace_s)
 
 
 async def _stop_when_asked(runner: "Worker", grace_s: float) -> None:

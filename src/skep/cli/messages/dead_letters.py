@@ -139,8 +139,13 @@ def redrive(
     which.check(letters, is_all=every)
     if not letters:
         confirm(f"Redrive {_count(client, which)} dead letters?", is_answered=yes)
-    target = {"queue": to_queue, "partition": to_partition}
-    started = _start_redrive(client, which, letters, limit, target)
+    started = client.dead_letters.redrive(
+        **asdict(which),
+        ids=letters or None,
+        target_queue=to_queue,
+        target_partition=to_partition,
+        limit=limit,
+    )
     print_record(started if detach else _watch(client, started), output)
 
 
@@ -194,31 +199,6 @@ def _count(client: "Client", which: Filter) -> str:
     about = "more than " if page["totalIsEstimate"] else ""
     conditions = ", ".join(f"{name} {value}" for name, value in which.members().items())
     return f"{about}{page['total']:,}{f' ({conditions})' if conditions else ''}"
-
-
-def _start_redrive(
-    client: "Client",
-    which: Filter,
-    letters: list[int] | None,
-    limit: int | None,
-    target: dict[str, str | None],
-) -> "Redrive":
-    from uuid import uuid4
-
-    import msgspec
-
-    from skep.client.values import Redrive
-
-    members = {
-        **which.members(),
-        "ids": letters or None,
-        "limit": limit,
-        "target": {name: value for name, value in target.items() if value is not None} or None,
-        # Chosen here, so that a request repeated after a lost answer starts nothing new.
-        "id": str(uuid4()),
-    }
-    body = {name: value for name, value in members.items() if value is not None}
-    return msgspec.convert(client.request("POST", "/api/v1/dlq/redrive", body), Redrive)
 
 
 def _watch(client: "Client", started: "Redrive") -> "Redrive":

@@ -36,14 +36,10 @@ class Event:
 
 
 class EventStream:
-    """Events of a path, forever or until none arrived for a while.
+    """Events of a path, forever or until none arrived for `idle_s`.
 
-    Args:
-        urls: Instances of one installation; each of them has all events.
-        token: Access token.
-        path: With its query.
-        idle_s: End after this time without an event.
-        on_wait: Called with the reason of an interruption.
+    Each URL is an instance of one installation, and has all events. `on_wait` is called with the
+    reason of an interruption.
     """
 
     def __init__(

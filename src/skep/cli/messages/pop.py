@@ -1,6 +1,5 @@
 """`skep pop` and `skep ack`: claim messages, and acknowledge them."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
@@ -8,6 +7,7 @@ from typer import Argument, Option
 
 from skep.cli.shared.connection import OnlyPartition, QueueName, with_client
 from skep.cli.shared.exits import Nothing
+from skep.cli.shared.options import read_input
 from skep.cli.shared.output import Output, print_rows
 from skep.model.errors import BadRequest
 from skep.model.limits import POP_BATCH_MAX
@@ -49,6 +49,7 @@ def pop(
         wait_s=wait,
         lease_s=lease,
         auto_ack=auto_ack,
+        create=False,
     )
     if not messages:
         raise Nothing(f"no message in {queue}")
@@ -128,21 +129,22 @@ def _read_popped(file: Path | None, group: str | None) -> dict[str, list[dict[st
     """Read popped messages; return what identifies them, by consumer group."""
     import msgspec
 
+    from skep.broker.ack.naming import is_named
     from skep.model.wire import AckItem
 
     try:
-        text = sys.stdin.buffer.read() if file is None else file.read_bytes()
-        popped = msgspec.json.Decoder(AckItem).decode_lines(text)
-    except OSError as error:
-        raise BadRequest(f"cannot read {file}: {error.strerror}") from error
+        popped = msgspec.json.Decoder(AckItem).decode_lines(read_input(str(file or "-")))
     except msgspec.MsgspecError as error:
         raise BadRequest(f"the input is not the output of `skep pop -o ndjson`: {error}") from error
+    if not all(map(is_named, popped)):
+        raise BadRequest("the input is not the output of `skep pop -o ndjson`: a line has no id")
     if not popped:
         raise Nothing("nothing to acknowledge")
     by_group: dict[str, list[dict[str, Any]]] = {}
     for each in popped:
         by_group.setdefault(group or each.consumer_group or QUEUE_MODE, []).append(
             {
+                "messageId": each.message_id or each.id,
                 "transactionId": each.transaction_id,
                 "partitionId": each.partition_id,
                 "leaseId": each.lease_id,

@@ -13,7 +13,7 @@ import hashlib
 import sys
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Event
@@ -271,11 +271,6 @@ class PushBar:
         self._progress: Final = progress
         self._task: Final = progress.add_task(title, total=size, lines=0, said="")
 
-    @property
-    def said(self) -> str:
-        """The text beside the bar."""
-        return self._progress.tasks[self._task].fields["said"]
-
     def advance(self, batch: Batch) -> None:
         """Count a batch that was sent."""
         task = self._progress.tasks[self._task]
@@ -322,8 +317,8 @@ class FilePush:
         """Push all lines, and print the counts."""
         began = monotonic()
         with (
-            _opened_lines(file) as lines,
-            _opened_rejects(rejects) as rejected,
+            nullcontext(sys.stdin.buffer) if file == STDIN else _opened(Path(file), "rb") as lines,
+            nullcontext() if rejects is None else _opened(rejects, "wb") as rejected,
             push_bar(*_title_and_size(file)) as bar,
         ):
             upload = Upload(
@@ -376,24 +371,6 @@ def _digest_of(file: Path) -> str:
         while part := source.read(_READ_BYTES):
             digest.update(part)
     return digest.hexdigest()
-
-
-@contextmanager
-def _opened_lines(file: str) -> Generator[Iterable[bytes]]:
-    if file == STDIN:
-        yield sys.stdin.buffer
-        return
-    with _opened(Path(file), "rb") as source:
-        yield source
-
-
-@contextmanager
-def _opened_rejects(path: Path | None) -> Generator[IO[bytes] | None]:
-    if path is None:
-        yield None
-        return
-    with _opened(path, "wb") as target:
-        yield target
 
 
 def _opened(path: Path, mode: Literal["rb", "wb"]) -> IO[bytes]:

@@ -1,14 +1,13 @@
 """`skep transaction`: the pushes and acknowledgments of a file, all or none."""
 
-import sys
 from hashlib import blake2b
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from msgspec import Struct, ValidationError, convert
 from typer import Argument
 
 from skep.cli.shared.connection import with_client
+from skep.cli.shared.options import read_input
 from skep.cli.shared.output import Output, print_rows
 from skep.model.errors import BadRequest
 
@@ -38,7 +37,7 @@ def transaction(
     """
     from skep.client import TransactionFailed
 
-    text = _read(file)
+    text = read_input(file)
     answer = client.request("POST", "/api/v1/transaction", with_push_ids(_parse(file, text), text))
     if not answer["success"]:
         raise TransactionFailed(f"the transaction was rolled back: {answer.get('error')}")
@@ -64,13 +63,6 @@ def _pushed(operation: dict[str, Any]) -> list[dict[str, Any]]:
     if operation.get("type") != "push":
         return []
     return operation.get("items") or [operation]
-
-
-def _read(file: str) -> bytes:
-    try:
-        return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-    except OSError as error:
-        raise BadRequest(f"cannot read {file}: {error.strerror}") from error
 
 
 def _parse(file: str, text: bytes) -> Any:

@@ -136,7 +136,7 @@ def _examine_database(settings: Settings) -> Iterator[Finding]:
         advice = "start PostgreSQL, or correct `database_url`; `skep config` shows it"
         yield broken("database", error.message, advice)
         return
-    wanted = settings.worker_count * (settings.connections + settings.query_connections)
+    wanted = settings.worker_count * settings.connections_per_worker
     yield from judge_server(facts, wanted=wanted, now=datetime.now(UTC))
     try:
         _run(require_own_sessions(dsn, timeout_s=TIMEOUT_S))
@@ -182,7 +182,7 @@ def _protection(settings: Settings) -> str:
 
 def judge_machine(settings: Settings) -> Iterator[Finding]:
     """Check the disks that a broker writes to, and its peers."""
-    from skep.app.parts.failover import spill_directory
+    from skep.spill.directory import spill_directory
 
     places = {"data_dir": settings.data_dir} if settings.database_url is None else {}
     if settings.spill_bytes_max:
@@ -259,13 +259,7 @@ def find_database(settings: Settings) -> str | Finding:
 
 
 def judge_server(facts: "ServerFacts", *, wanted: int, now: datetime) -> Iterator[Finding]:
-    """Check a PostgreSQL server.
-
-    Args:
-        facts: What it reports about itself.
-        wanted: Connections that a broker with these settings uses.
-        now: This machine's clock when the answer arrived.
-    """
+    """Check a PostgreSQL server: a broker uses `wanted` connections, its answer arrived `now`."""
     yield _version(facts)
     yield _role(facts)
     yield _connections(facts, wanted)

@@ -1,6 +1,6 @@
 """`skep config` and `skep openapi`: the settings and the HTTP API, with their reference pages."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -12,7 +12,14 @@ from skep.cli.shared.options import ConfigFile, effective_settings
 from skep.server.api_document.contract import CONTRACT, ContractRoute, route_shape
 from skep.settings.fields import FIELDS, accepted_values, description
 from skep.settings.layers import PRESETS
-from skep.settings.queen import DATABASE_VARIABLES, POOL_VARIABLE, SINGLE_VARIABLES
+from skep.settings.queen import (
+    DATABASE_VARIABLES,
+    ENCRYPTION_VARIABLES,
+    IGNORED_VARIABLES,
+    PEER_VARIABLES,
+    POOL_VARIABLES,
+    SINGLE_VARIABLES,
+)
 from skep.settings.reload import RELOADABLE
 
 _SETTINGS_HEAD: Final = """\
@@ -47,10 +54,14 @@ _QUEEN_HEAD: Final = """
 ## Variables of Queen
 
 A Queen deployment can be pointed at Skep with its environment unchanged. These variables are
-understood; a `SKEP_` variable wins over them.
+understood; a `SKEP_` variable wins over them, and of two names for one setting the lower one here.
 
 | variable | setting |
 |---|---|
+"""
+_QUEEN_IGNORED: Final = """
+These set parts that Skep does not have. They are ignored, and a line at startup names those that
+are set: {}.
 """
 _API_HEAD: Final = """\
 # HTTP API
@@ -63,6 +74,12 @@ prints it without a broker.
 we have. Errors have one shape everywhere, `{"error", "code"}`. A {queue} or other name in a path is
 percent-encoded. The role is what a caller needs where tokens are asked for:
 [security.md](security.md).
+
+HEAD is answered wherever GET is, except for pops, which consume: there it is 405. A body may have
+the `Content-Encoding` gzip, or zstd where the broker is installed with `skep[zstd]`: one gzip
+member or zstd frame, at most `body_bytes_max` before and after decompression. Any other encoding is
+415, with an `Accept-Encoding` that lists those accepted. HTTP/1.1 requires exactly one `Host`
+(400).
 
 """
 _SOCKET: Final = """\
@@ -108,12 +125,18 @@ def render_settings_page() -> str:
     rows = [_row(name) for name in FIELDS]
     presets = [_preset_row(name) for name in _PRESET_FIELDS]
     queen = [f"| `{variable}` | `{field}` |\n" for variable, (field, _) in SINGLE_VARIABLES.items()]
-    database = ", ".join(f"`{name}`" for name in DATABASE_VARIABLES)
+    database = _listed(DATABASE_VARIABLES + ENCRYPTION_VARIABLES)
     queen += [
-        f"| {database}, `PG_USE_SSL` | `database_url`, made of them |\n",
-        f"| `{POOL_VARIABLE}` | `connections`, divided by the number of workers |\n",
+        f"| {database} | `database_url`, made of them |\n",
+        f"| {_listed(POOL_VARIABLES)} | `connections`, divided by the number of workers |\n",
+        f"| {_listed(PEER_VARIABLES)} | `peers`, those of both |\n",
     ]
-    return "".join([_SETTINGS_HEAD, *rows, _PRESETS_HEAD, *presets, _QUEEN_HEAD, *queen])
+    ignored = _QUEEN_IGNORED.format(_listed(IGNORED_VARIABLES))
+    return "".join([_SETTINGS_HEAD, *rows, _PRESETS_HEAD, *presets, _QUEEN_HEAD, *queen, ignored])
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
 
 
 def _row(name: str) -> str:
@@ -140,7 +163,7 @@ def openapi(
 ) -> None:
     """Print the OpenAPI document of the HTTP API. Needs no database."""
     require_server_extra()
-    from skep.app.parts.document import describe_api
+    from skep.app.parts.interface import describe_api
 
     document = describe_api()
     if reference:

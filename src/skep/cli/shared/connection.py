@@ -151,14 +151,12 @@ def _sources(
 
 
 @contextmanager
-def opened_client(
-    flags: ConnectionChoice, *, retries: int = RETRIES, timeout_s: float = 30.0
-) -> Generator["Client"]:
+def opened_client(flags: ConnectionChoice) -> Generator["Client"]:
     """Open a client of the broker that options, variables and contexts name."""
     from skep.client import Client, Unreachable
 
     server = find_server(flags)
-    with Client(server.urls, token=server.token, retries=retries, timeout_s=timeout_s) as client:
+    with Client(server.urls, token=server.token, retries=RETRIES) as client:
         try:
             yield client
         except Unreachable as error:

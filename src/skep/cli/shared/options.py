@@ -140,6 +140,14 @@ def confirm(question: str, *, is_answered: bool) -> None:
     typer.confirm(question, abort=True, err=True)
 
 
+def read_input(file: str) -> bytes:
+    """Return the bytes of a file; `-` is stdin."""
+    try:
+        return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    except OSError as error:
+        raise BadRequest(f"cannot read {file}: {error.strerror}") from error
+
+
 def read_moment(text: str) -> datetime:
     """Parse a time: ISO 8601 (UTC without a zone), or how long ago, such as `2h`."""
     ago = _AGO.fullmatch(text.strip())

@@ -38,15 +38,12 @@ FetchPage: TypeAlias = Callable[[int, str | None], tuple[Sequence[Any], str | No
 def print_rows(rows: Iterable[Any], columns: Sequence[str], output: Format) -> None:
     """Print rows: mappings, or structs as the client returns them.
 
-    Args:
-        rows: Each with the same members.
-        columns: The members that a table shows, by their names on the wire; `a.b` is member b of
-            a, with the heading b.
-        output: The format.
+    A table shows the members that `columns` has by their names on the wire; `a.b` is member b of a,
+    with the heading b.
     """
     if output == "ndjson":
         for row in rows:
-            typer.echo(_json(row))
+            typer.echo(to_json(row))
     elif output == "table":
         _print_table([_plain(row) for row in rows], columns)
     else:
@@ -56,7 +53,7 @@ def print_rows(rows: Iterable[Any], columns: Sequence[str], output: Format) -> N
 def print_record(record: Any, output: Format) -> None:
     """Print one value; in a table each member is one line."""
     if output == "ndjson":
-        typer.echo(_json(record))
+        typer.echo(to_json(record))
     elif output == "table":
         for name, value in _plain(record).items():
             typer.echo(f"{name:<24} {cell(value)}".rstrip())
@@ -74,7 +71,7 @@ def cell(value: Any) -> str:
         return f"{value:,}"
     if isinstance(value, float):
         return f"{value:,.2f}"
-    return value if isinstance(value, str) else _json(value)
+    return value if isinstance(value, str) else to_json(value)
 
 
 class Pages:
@@ -112,14 +109,9 @@ def by_offset(fetch: Callable[[int, int], Sequence[Any]]) -> FetchPage:
 def print_pages(
     pages: Pages, columns: Sequence[str], output: Format, *, empty: str, more: str = "--offset"
 ) -> None:
-    """Print a listing.
+    """Print a listing; `empty` is the error if there are no rows.
 
-    Args:
-        pages: The rows.
-        columns: Of a table.
-        output: The format.
-        empty: The error if there are no rows.
-        more: The option that takes the cursor of the next page.
+    `more` is the option that takes the cursor of the next page.
     """
     if output == "table":
         for page in pages:
@@ -195,7 +187,8 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _json(value: Any) -> str:
+def to_json(value: Any) -> str:
+    """Return a value as JSON."""
     import msgspec
 
     return msgspec.json.encode(value).decode()

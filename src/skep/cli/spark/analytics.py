@@ -1,21 +1,26 @@
 """`skep analytics` and `skep report`: compute hourly statistics, and render them as a page."""
 
-from collections.abc import Generator
-from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from typer import Option
 
 from skep.cli.shared.options import DatabaseFlags, command_group, time_option, with_database_flags
-from skep.cli.spark.options import Master, StorageText, Warehouse, counting_bar, session
+from skep.cli.spark.options import (
+    Master,
+    StorageText,
+    Warehouse,
+    counting_bar,
+    opened_lake,
+    session,
+)
 from skep.model.errors import BadRequest, NotFound
 from skep.spark.runtime.encryption_keys import key_options
 
 if TYPE_CHECKING:
-    from skep.spark.analytics.analytics import Computed, OnDay
+    from skep.spark.analytics.analytics import Computed
 
 analytics_app: Final = command_group("analytics", "Compute hourly statistics of queues.")
 
@@ -53,14 +58,11 @@ def run(
     storage: StorageText = None,
 ) -> None:
     """Compute statistics of full hours, from log and archive."""
-    from skep.app.processes.database import join_database
     from skep.spark.analytics.analytics import Analytics, AnalyticsPlan
-    from skep.spark.archive.lake import Lake, explained
-    from skep.spark.archive.storage import storage_properties
+    from skep.spark.analytics.hours import HOUR
 
     settings = flags.settings(archive_warehouse=warehouse, archive_storage=storage)
-    properties = storage_properties(settings.archive_storage)
-    with join_database(settings) as database, explained(), Lake(database.dsn, properties) as lake:
+    with opened_lake(settings) as (lake, database):
         plan = AnalyticsPlan(
             url=database.dsn,
             since=since,
@@ -73,8 +75,12 @@ def run(
             keys=key_options(settings),
         )
         job = Analytics(lambda: session("skep analytics", master), lake, plan)
-        with _bar() as on_day:
-            done = job.run(on_day)
+        with counting_bar("analytics", "hours") as show:
+            done = job.run(
+                lambda day, hours: show(
+                    (day.upto - hours.since) // HOUR, (hours.upto - hours.since) // HOUR, "hours"
+                )
+            )
     typer.echo(_summary(done))
 
 
@@ -84,11 +90,9 @@ def status(
     flags: DatabaseFlags,
 ) -> None:
     """Show how far the statistics are computed."""
-    from skep.app.processes.database import join_database
     from skep.spark.analytics.analytics import analytics_progress
-    from skep.spark.archive.lake import Lake, explained
 
-    with join_database(flags.settings()) as database, explained(), Lake(database.dsn, {}) as lake:
+    with opened_lake(flags.settings()) as (lake, _):
         progress = analytics_progress(lake)
     if progress.watermark is None:
         typer.echo("Nothing is computed yet: run `skep analytics run`")
@@ -156,19 +160,3 @@ def _summary(done: "Computed") -> str:
     if not done.has_lake:
         said += "; no lake: pass --warehouse or set archive_warehouse"
     return said
-
-
-@contextmanager
-def _bar() -> Generator["OnDay"]:
-    """Yield what shows the progress of a run, day by day."""
-    with counting_bar("hours") as progress:
-        task = progress.add_task("analytics", total=None)
-
-        def advance(day: Any, hours: Any) -> None:
-            progress.update(
-                task,
-                total=(hours.upto - hours.since).total_seconds() / 3600,
-                completed=(day.upto - hours.since).total_seconds() / 3600,
-            )
-
-        yield advance

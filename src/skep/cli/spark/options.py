@@ -1,5 +1,7 @@
-"""What commands on Spark share: options, a session, and a progress bar."""
+"""What commands on Spark share: options, a session, the lake, and a progress bar."""
 
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
@@ -8,10 +10,14 @@ from skep.cli.shared.output import progress_bar
 from skep.settings.fields import description
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
     from pyspark.sql import SparkSession
-    from rich.progress import Progress
+
+    from skep.app.processes.database import Database
+    from skep.settings import Settings
+    from skep.spark.archive.lake import Lake
+
+ShowCount = Callable[..., None]
+"""Takes how much is done, of how much, and what to say of it."""
 
 Master = Annotated[
     str | None, Option(help="Spark master: `local[*,4]`, `spark://host:7077` and so on.")
@@ -29,10 +35,32 @@ def session(name: str, master: str | None) -> "SparkSession":
     return spark_session(name, master=master or DEFAULT_MASTER, config={"spark.log.level": "ERROR"})
 
 
-def counting_bar(text: str) -> "AbstractContextManager[Progress]":
-    """Show a bar with `n/m` and a text, a format string of rich."""
+@contextmanager
+def opened_lake(settings: "Settings") -> Generator[tuple["Lake", "Database"]]:
+    """Open the database that the settings name, and its lake."""
+    from skep.app.processes.database import join_database
+    from skep.spark.archive.lake import Lake, explained
+    from skep.spark.archive.storage import storage_properties
+
+    properties = storage_properties(settings.archive_storage)
+    with join_database(settings) as database, explained(), Lake(database.dsn, properties) as lake:
+        yield lake, database
+
+
+@contextmanager
+def counting_bar(title: str, said: str = "") -> Generator["ShowCount"]:
+    """Show a bar with `n/m` and what is said of it; yield what moves it."""
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 
-    return progress_bar(
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn(text)
-    )
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
+    with progress_bar(*columns, TextColumn("{task.fields[said]}")) as progress:
+        task = progress.add_task(title, total=None, said=said)
+
+        def show(
+            completed: float, total: float | None, said: str, title: str | None = None
+        ) -> None:
+            progress.update(
+                task, completed=completed, total=total or None, said=said, description=title
+            )
+
+        yield show

@@ -65,14 +65,23 @@ def run(
     if available_now:
         pipeline = msgspec.structs.replace(pipeline, trigger="availableNow")
     settings = flags.settings()
-    with join_database(settings) as database, _bar(pipeline.name) as show, stop_signals() as stop:
+    with (
+        join_database(settings) as database,
+        counting_bar(pipeline.name, "starting Spark") as show,
+        stop_signals() as stop,
+    ):
+
+        def on_progress(progress: "Progress") -> None:
+            rate = f"{progress.rate:,.0f} messages/s, {progress.batches:,} batches"
+            show(progress.messages, progress.messages + (progress.lag_messages or 0), rate)
+
         plan = RunPlan(
             url=database.dsn,
             checkpoint=checkpoint or checkpoint_of(pipeline, settings.data_dir),
             master=master or DEFAULT_MASTER,
             is_reset=reset,
         )
-        done = PipelineRun(pipeline, transform, plan, on_progress=show).run(stop)
+        done = PipelineRun(pipeline, transform, plan, on_progress=on_progress).run(stop)
     typer.echo(f"{pipeline.name}: read {done.messages:,} messages in {done.batches:,} batches")
 
 
@@ -168,17 +177,3 @@ def _registry(settings: "Settings") -> Generator["Registry"]:
             yield registry
         finally:
             registry.close()
-
-
-@contextmanager
-def _bar(name: str) -> Generator[Any]:
-    """Yield what shows the progress: messages read and left, and the rate."""
-    with counting_bar("{task.fields[rate]}") as bar:
-        task = bar.add_task(name, total=None, rate="starting Spark")
-
-        def show(progress: "Progress") -> None:
-            rate = f"{progress.rate:,.0f} messages/s, {progress.batches:,} batches"
-            total = progress.messages + (progress.lag_messages or 0)
-            bar.update(task, completed=progress.messages, total=total or None, rate=rate)
-
-        yield show

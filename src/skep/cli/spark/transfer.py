@@ -1,5 +1,6 @@
 """`skep import`, `skep export` and `skep replay`: between queues and files, or other queues."""
 
+import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from datetime import datetime
@@ -72,7 +73,7 @@ def import_rows(
     All of them are stored, exactly once, or none.
     """
     from skep.app.processes.database import join_database
-    from skep.spark.transfer.import_export import Import, ImportPlan
+    from skep.spark.transfer.import_export import ImportPlan, run_import
 
     settings = flags.settings()
     chosen: Any = format_ or _format_of(source)
@@ -90,7 +91,7 @@ def import_rows(
             on_error=on_error,
             keys=key_options(settings),
         )
-        done = Import(lambda: session("skep import", master), plan).run(bar)
+        done = run_import(lambda: session("skep import", master), plan, bar)
     typer.echo(_summary(done, "Imported"))
 
 
@@ -121,7 +122,7 @@ def export_messages(
 ) -> None:
     """Export the messages of a queue to files."""
     from skep.app.processes.database import join_database
-    from skep.spark.transfer.import_export import Export, ExportPlan
+    from skep.spark.transfer.import_export import ExportPlan, run_export
 
     settings = flags.settings(archive_storage=storage)
     chosen: Any = format_ or _format_of(path)
@@ -140,7 +141,7 @@ def export_messages(
             storage=settings.archive_storage,
             keys=key_options(settings),
         )
-        messages = Export(lambda: session("skep export", master), plan).run()
+        messages = run_export(lambda: session("skep export", master), plan)
     typer.echo(f"Exported {messages:,} messages to {path}")
 
 
@@ -228,18 +229,14 @@ def _summary(done: "Outcome", verb: str) -> str:
 @contextmanager
 def _bar(title: str) -> Generator[Callable[["Reached"], None]]:
     """Yield what shows the progress of a job: its tasks, and the messages written so far."""
-    with counting_bar("tasks, {task.fields[said]}") as progress:
-        task = progress.add_task(title, total=None, said="")
+    begun_at = time.monotonic()
+    with counting_bar(title) as show_count:
 
         def show(reached: "Reached") -> None:
-            seconds = max(progress.tasks[task].elapsed or 0, 0.001)
-            said = f"{reached.messages:,} messages, {reached.messages / seconds:,.0f} messages/s"
-            progress.update(
-                task,
-                total=reached.tasks or None,
-                completed=reached.tasks_done,
-                said=said if reached.messages else "reading",
-            )
+            rate = reached.messages / max(time.monotonic() - begun_at, 0.001)
+            said = f"{reached.messages:,} messages, {rate:,.0f} messages/s"
+            said = f"tasks, {said if reached.messages else 'reading'}"
+            show_count(reached.tasks_done, reached.tasks, said)
 
         yield show
 

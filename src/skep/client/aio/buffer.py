@@ -11,28 +11,17 @@ from time import monotonic
 from typing import Any, Final
 
 from skep.client.aio.session import Session
-from skep.client.errors import PushFailed, Stopped, Unreachable
+from skep.client.buffers import BufferBase
+from skep.client.errors import Stopped, Unreachable
 from skep.client.io_async import Background, Condition, Stop, wait_on
-from skep.client.pushes import BufferLimits, Item, Outbox, TransactionIds, encode, push_body
+from skep.client.pushes import BufferLimits, Item, TransactionIds, push_body
 from skep.client.tracing import Telemetry
-from skep.client.values import PushCounts, PushResult, PushResults
+from skep.client.values import PushResult
 from skep.model.errors import BadRequest, Refused, SkepError
 
-FAILURES_MAX: Final = 1_000
-"""Refused items remembered for the end, if there is no `on_failure`."""
 
-
-class Buffer:
-    """Items on their way to the broker.
-
-    Args:
-        session: Where they go.
-        ids: Makes transaction ids.
-        telemetry: Puts the present context into items.
-        limits: When items leave.
-        on_failure: Called with the result of each item that was refused.
-        close_timeout_s: How long leaving waits for the rest to be stored.
-    """
+class Buffer(BufferBase):
+    """Items on their way to the broker."""
 
     def __init__(
         self,
@@ -44,22 +33,12 @@ class Buffer:
         on_failure: Callable[[PushResult], None] | None = None,
         close_timeout_s: float = 30.0,
     ) -> None:
+        super().__init__(ids, telemetry, limits, on_failure)
         self._session: Final = session
-        self._ids: Final = ids
-        self._telemetry: Final = telemetry
-        self._outbox: Final = Outbox(limits)
-        self._on_failure: Final = on_failure
         self._close_timeout_s: Final = close_timeout_s
         self._changed: Final = Condition()
         self._stop: Final = Stop()
         self._sender: Background | None = None
-        self._in_flight = 0
-        self._flush_wanted = False
-        self._is_closing = False
-        self._failures: Final[list[PushResult]] = []
-        self._error: SkepError | None = None
-        self.counts: Final = PushCounts()
-        """What became of the items that were answered so far."""
 
     async def __aenter__(self) -> "Buffer":
         return self
@@ -71,11 +50,6 @@ class Buffer:
             if error is None:
                 raise
 
-    @property
-    def waiting(self) -> int:
-        """Items taken that are not known to be stored."""
-        return len(self._outbox) + self._in_flight
-
     async def push(self, queue: str, payload: Any, *, partition: str | None = None) -> None:
         """Take a message to push. Waits only while the buffer is full."""
         await self.push_item(Item(queue, payload, partition))
@@ -86,9 +60,7 @@ class Buffer:
         Raises:
             SkepError: The buffer is closed, or gave up.
         """
-        self._telemetry.inject([item])
-        self._ids.complete([item])
-        encoded = encode(item)
+        encoded = self._encode(item)
         async with self._changed:
             while not self._outbox.has_room and self._error is None:
                 await wait_on(self._changed, None)
@@ -132,20 +104,6 @@ class Buffer:
                 f"no broker answered in time: {self.waiting} buffered items may be lost"
             )
 
-    def _check_open(self) -> None:
-        if self._error is not None:
-            raise self._error
-        if self._is_closing:
-            raise Stopped("the buffer is closed: it takes no more items")
-
-    def _raise_failures(self) -> None:
-        if self._error is not None:
-            raise self._error
-        if self._failures:
-            failures = self._failures.copy()
-            self._failures.clear()
-            raise PushFailed.of(failures)
-
     async def _send_all(self) -> None:
         try:
             while items := await self._next_items():
@@ -164,12 +122,8 @@ class Buffer:
         """Wait until items are due; none when the buffer closes and is empty."""
         async with self._changed:
             while True:
-                due_in_s = self._outbox.due_in_s(monotonic())
-                if due_in_s is None:
-                    self._flush_wanted = False
-                    if self._is_closing:
-                        return []
-                elif due_in_s == 0 or self._flush_wanted or self._is_closing:
+                due_in_s = self._due_in_s(monotonic())
+                if due_in_s == 0:
                     items = self._outbox.take()
                     self._in_flight = len(items)
                     self._changed.notify_all()
@@ -187,11 +141,8 @@ class Buffer:
             )
         except (BadRequest, Refused) as error:
             await self._isolate(items, error)
-            return
-        results = PushResults([answer.body], item_count=len(items))
-        self.counts.add(results.counts)
-        for result in results.failures:
-            self._note_failure(result)
+        else:
+            self._note_answer(answer.body, len(items))
 
     async def _isolate(self, items: list[bytes], error: BadRequest | Refused) -> None:
         """Find the items that a request was refused for, so that the others are stored."""
@@ -202,9 +153,3 @@ class Buffer:
         half = len(items) // 2
         await self._push(items[:half])
         await self._push(items[half:])
-
-    def _note_failure(self, result: PushResult) -> None:
-        if self._on_failure is not None:
-            self._on_failure(result)
-        elif len(self._failures) < FAILURES_MAX:
-            self._failures.append(result)

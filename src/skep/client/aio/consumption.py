@@ -6,7 +6,7 @@ not handled; with `async with` the current message is settled by how the block e
 verdicts are repeated until they are answered.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 from math import inf
 from time import monotonic
@@ -18,14 +18,11 @@ from skep.client.aio.session import Session
 from skep.client.errors import Stopped
 from skep.client.io_async import Stop
 from skep.client.leases import UNLEASED, KeptLease, LeaseKeeper
-from skep.client.options import ConsumeOptions, pop_path
+from skep.client.options import ConsumeOptions, Polls
 from skep.client.verdicts import COMPLETED, verdict_of
 
 ANSWER_SLACK_S: Final = 10.0
 """How much longer we wait for the broker than it waits for messages."""
-
-_HASTE_SHARE: Final = 0.5
-_HASTE_PAUSE_S_MAX: Final = 1.0
 
 
 async def pop_messages(
@@ -33,7 +30,6 @@ async def pop_messages(
     options: ConsumeOptions,
     path: str,
     *,
-    affinity: str,
     wait_s: float,
     stop: Stop | None = None,
     is_patient: bool = False,
@@ -42,14 +38,14 @@ async def pop_messages(
     answer = await session.request(
         "GET",
         path,
-        affinity=affinity,
+        affinity=options.affinity,
         timeout_s=wait_s + ANSWER_SLACK_S,
         retry=session.patient if is_patient else None,
         stop=stop,
     )
     if answer.status == 204 or not answer.body:
         return []
-    messages = decode_popped(answer.body).messages
+    messages = decode_popped(answer.body)
     if messages and not messages[0].queue:
         for message in messages:
             message.queue = options.queue or ""
@@ -72,11 +68,7 @@ class Consumption:
         self._stop: Final = stop or Stop()
         self._live: Final = LiveDelivery(session, keeper, options)
         self._wants_socket: Final = options.wants_socket
-        self._affinity: Final = options.affinity
-        self._path = ""
-        self._asked = (0, 0)
-        self._delivered = 0
-        self._hasty_answers = 0
+        self._polls: Final = Polls(options)
         self._current: Message | None = None
         self._messages: AsyncGenerator[Message] | None = None
 
@@ -139,11 +131,14 @@ class Consumption:
         """Iterate over batches that the caller settles; unsettled messages are given back."""
         try:
             while not self._stop.is_set and (batch := await self._next_batch()) is not None:
-                settlement = batch.settlement
+                settlement, is_leaving = batch.settlement, True
                 try:
                     yield batch
+                    is_leaving = self._stop.is_set
                 finally:
                     del batch
+                    if is_leaving:
+                        self._live.unsubscribe()  # else it would be sent what it gives back
                     await settlement.finish()
         finally:
             await self._live.close()
@@ -152,7 +147,7 @@ class Consumption:
         """Wait until there are messages; None when it is over."""
         asked_at_s = monotonic()
         quiet_until_s = asked_at_s + (inf if self.options.idle_s is None else self.options.idle_s)
-        while not self._stop.is_set and (size := self._batch_size()) > 0:
+        while not self._stop.is_set and (size := self._polls.size()) > 0:
             wait_s = min(self.options.wait_s, max(quiet_until_s - asked_at_s, 0.0))
             try:
                 if (batch := await self._ask(size, wait_s)) is not None:
@@ -161,7 +156,8 @@ class Consumption:
                     return await self._poll_once_more(size)
             except Stopped:
                 return None
-            await self._slow_down(monotonic() - asked_at_s, wait_s)
+            if pause_s := self._polls.pause_s(monotonic() - asked_at_s, wait_s):
+                await self._stop.pause(pause_s)
             asked_at_s = monotonic()
         return None
 
@@ -173,12 +169,12 @@ class Consumption:
             except TimeoutError:
                 return None
             if taken is not None:
-                return self._batch_of(taken.messages, taken.lease, taken.feed)
+                return self._batch_of(taken.messages, taken.lease, self._live.feed)
         return await self._poll(size, wait_s)
 
     async def _poll_once_more(self, size: int) -> Batch | None:
         """Poll before it is over: a socket that is quiet may only be slow."""
-        if not self._live.is_open:
+        if self._live.feed is None:
             return None
         await self._live.close()
         return await self._poll(size, 0.0)
@@ -187,36 +183,21 @@ class Consumption:
         messages = await pop_messages(
             self._session,
             self.options,
-            self._path_of(size, round(wait_s * 1000)),
-            affinity=self._affinity,
+            self._polls.path(size, round(wait_s * 1000)),
             wait_s=wait_s,
             stop=self._stop,
             is_patient=True,
         )
-        return self._batch_of(messages, self._keep(messages[0].lease_id)) if messages else None
-
-    def _path_of(self, size: int, wait_ms: int) -> str:
-        """Return the path of a poll, which is mostly that of the last one."""
-        if (size, wait_ms) != self._asked:
-            self._path = pop_path(self.options, size, wait_ms)
-            self._asked = (size, wait_ms)
-        return self._path
-
-    def _keep(self, lease_id: str) -> KeptLease:
-        if not lease_id:
-            return UNLEASED
-        return self._keeper.keep(
-            lease_id,
-            self._affinity,
-            length_s=self.options.lease_s,
-            limit_s=self.options.lease_s_max,
-        )
+        if not messages:
+            return None
+        lease_id = messages[0].lease_id
+        lease = self._keeper.keep(lease_id, self.options) if lease_id else UNLEASED
+        return self._batch_of(messages, lease)
 
     def _batch_of(
-        self, messages: list[Message], lease: KeptLease, feed: Feed | None = None
+        self, messages: Sequence[Message], lease: KeptLease, feed: Feed | None = None
     ) -> Batch:
-        self._delivered += len(messages)
-        self._hasty_answers = 0
+        self._polls.note_delivery(len(messages))
         settlement = Settlement(
             self._session,
             messages,
@@ -227,16 +208,3 @@ class Consumption:
             acknowledger=feed,
         )
         return Batch(messages, settlement)
-
-    def _batch_size(self) -> int:
-        if self.options.limit is None:
-            return self.options.batch
-        return max(min(self.options.batch, self.options.limit - self._delivered), 0)
-
-    async def _slow_down(self, took_s: float, wait_s: float) -> None:
-        """Pause when an empty answer came long before its time, as from a broker that is paused."""
-        if wait_s > 0 and took_s >= wait_s * _HASTE_SHARE:
-            self._hasty_answers = 0
-            return
-        self._hasty_answers = min(self._hasty_answers + 1, 10)
-        await self._stop.pause(min(0.01 * 2**self._hasty_answers, _HASTE_PAUSE_S_MAX))

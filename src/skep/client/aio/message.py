@@ -7,13 +7,12 @@ Verdicts that the consumer loop reaches by itself are gathered and sent together
 import logging
 from collections.abc import Sequence
 from time import monotonic
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from skep.client.aio.session import Session
 from skep.client.deliveries import BatchOf, Delivered, Gathered, decode_acked, report_late
-from skep.client.endpoints import affinity_of
 from skep.client.errors import LeaseLost
 from skep.client.io_async import Stop
 from skep.client.leases import UNLEASED, KeptLease, LeaseKeeper
@@ -21,56 +20,51 @@ from skep.client.requests import queued_operation
 from skep.client.verdicts import COMPLETED, RETRY, Verdict, ack_body, dead_letter, failed
 from skep.model.errors import Overloaded, Unavailable
 
+if TYPE_CHECKING:
+    from skep.client.aio.live import Feed
+
 _log = logging.getLogger("skep.client")
 
 
 class Message(Delivered, kw_only=True, gc=False, eq=False):
-    """One delivered message."""
+    """One delivered message.
+
+    Its verdicts raise `LeaseLost` if another consumer has the message, or will.
+    """
 
     @property
     def _settlement(self) -> "Settlement":
         return self.settlement
 
     async def ack(self) -> None:
-        """Complete it; it is done when this returns.
-
-        Raises:
-            LeaseLost: Another consumer has it, or will.
-        """
+        """Complete it; it is done when this returns."""
         await self._settlement.settle_now(self, COMPLETED)
 
     async def fail(self, error: str) -> None:
-        """Fail it: it comes again after the queue's pause, or becomes a dead letter.
-
-        Raises:
-            LeaseLost: Another consumer has it, or will.
-        """
+        """Fail it: it comes again after the queue's pause, or becomes a dead letter."""
         await self._settlement.settle_now(self, failed(error))
 
     async def retry(self) -> None:
-        """Let it be delivered again at once; this does not count as a failure.
-
-        Raises:
-            LeaseLost: Another consumer has it, or will.
-        """
+        """Let it be delivered again at once; this does not count as a failure."""
         await self._settlement.settle_now(self, RETRY)
 
     async def dead_letter(self, error: str) -> None:
-        """Give it up: it becomes a dead letter.
-
-        Raises:
-            LeaseLost: Another consumer has it, or will.
-        """
+        """Give it up: it becomes a dead letter."""
         await self._settlement.settle_now(self, dead_letter(error))
 
 
-class Popped(msgspec.Struct, rename="camel"):
+class _Popped(msgspec.Struct, rename="camel"):
     """The body of an answered pop."""
 
     messages: list[Message]
 
 
-decode_popped: Final = msgspec.json.Decoder(Popped).decode
+_decode_popped: Final = msgspec.json.Decoder(_Popped).decode
+
+
+def decode_popped(body: bytes) -> list[Message]:
+    """Return the messages of an answered pop."""
+    return _decode_popped(body).messages
 
 
 async def send_acks(session: Session, items: bytes, group: str, affinity: str) -> bytes:
@@ -79,14 +73,6 @@ async def send_acks(session: Session, items: bytes, group: str, affinity: str) -
     answer = await session.request("POST", "/api/v1/ack/batch", body, affinity=affinity)
     queued = queued_operation(answer)
     return answer.body if queued is None else await session.wait_for(queued)
-
-
-class Acknowledger(Protocol):
-    """Another way for acknowledgments than a request."""
-
-    async def acknowledge(self, items: bytes) -> bytes | None:
-        """Send them; return the answer, or None if this way is not open (any more)."""
-        ...
 
 
 class Settlement(Gathered):
@@ -101,16 +87,12 @@ class Settlement(Gathered):
         keeper: LeaseKeeper | None = None,
         ack_every_s: float = 1.0,
         stop: Stop | None = None,
-        acknowledger: Acknowledger | None = None,
+        acknowledger: "Feed | None" = None,
     ) -> None:
-        super().__init__(messages, lease=lease, ack_every_s=ack_every_s)
+        super().__init__(messages, lease=lease, keeper=keeper, ack_every_s=ack_every_s)
         self._session: Final = session
         self._acknowledger: Final = acknowledger
-        self._group: Final = messages[0].consumer_group
-        self._affinity: Final = affinity_of(messages[0].queue, self._group)
-        self._keeper: Final = keeper
         self._stop: Final = stop
-        self._is_released = False
 
     async def catch_up(self, message: Message) -> None:
         """Complete a message that was handled out of line; send verdicts that waited for long."""
@@ -128,9 +110,9 @@ class Settlement(Gathered):
         """
         if not self.settle(message, verdict) or not message.lease_id:
             return
-        unsent = self._take_unsent()
+        _, items = self._take_unsent()
         # Results come in the order of the verdicts, and this one is the latest.
-        result = decode_acked(await self._send(unsent.items))[-1]
+        result = decode_acked(await self._send(items))[-1]
         if not result.success:
             raise LeaseLost(result.error)
 
@@ -139,11 +121,10 @@ class Settlement(Gathered):
 
         Those that come too late are only logged: their messages come again.
         """
-        unsent = self._take_unsent()
-        count = unsent.item_count
+        count, items = self._take_unsent()
         while count and not self.is_lost:
             try:
-                body = await self._send(unsent.items)
+                body = await self._send(items)
             except (Unavailable, Overloaded) as error:
                 _log.info("could not send %d verdicts, trying again: %s", count, error)
                 if self._stop is not None and self._stop.is_set:
@@ -155,11 +136,7 @@ class Settlement(Gathered):
     async def finish(self) -> None:
         """Give back what was not handled, send what is gathered, and let the lease go."""
         try:
-            if not self.progress.is_complete:
-                self.adopt(self._held)
-                for place in self.progress.places_to_give_back():
-                    self.settle(self._held[place], RETRY)
-            self._gather()
+            self._gather_rest()
             # All verdicts are encoded, and waiting for an answer is long: memory that is free by
             # then is used again while the caches still have it.
             self._held = ()
@@ -167,11 +144,6 @@ class Settlement(Gathered):
         finally:
             self._held = ()
             self._release()
-
-    def _release(self) -> None:
-        if self._keeper is not None and not self._is_released:
-            self._is_released = True
-            self._keeper.forget(self.lease.id)
 
     async def _send(self, items: bytes) -> bytes:
         body = None

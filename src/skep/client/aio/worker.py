@@ -6,14 +6,12 @@ has leases of its own, so messages of one partition are never handled at the sam
 
 import logging
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, Final
 
 from skep.client.aio.consumption import Consumption
 from skep.client.aio.message import Batch, Message
-from skep.client.aio.session import Session
 from skep.client.io_async import Stop, invoke, run_together, stopping_on_signals
-from skep.client.leases import LeaseKeeper
-from skep.client.options import ConsumeOptions
 from skep.client.tracing import Telemetry
 from skep.client.verdicts import COMPLETED, Verdict, verdict_of
 
@@ -21,30 +19,18 @@ _log = logging.getLogger("skep.client")
 
 
 class Worker:
-    """A handler and the messages it is for.
-
-    Args:
-        handler: Called with a message, or with a batch if `by_batch`. Its result is ignored unless
-            it is a verdict.
-        concurrency: How many calls of the handler may run at the same time.
-        by_batch: Whether the handler takes whole batches. Its verdict counts for all messages of a
-            batch it did not settle one by one.
-    """
+    """A handler and the messages it is for; `worker` of the client says how they come together."""
 
     def __init__(
         self,
-        session: Session,
-        keeper: LeaseKeeper,
-        options: ConsumeOptions,
+        consume: Callable[[Stop], Consumption],
         handler: Callable[[Any], Any],
         *,
-        concurrency: int = 1,
-        by_batch: bool = False,
+        concurrency: int,
+        by_batch: bool,
         telemetry: Telemetry,
     ) -> None:
-        self._session: Final = session
-        self._keeper: Final = keeper
-        self._options: Final = options
+        self._consume: Final = consume
         self._handler: Final = handler
         self._concurrency: Final = concurrency
         self._by_batch: Final = by_batch
@@ -63,16 +49,11 @@ class Worker:
         Args:
             handle_signals: Whether SIGINT and SIGTERM stop it; in the main thread only.
         """
-        loops = [self._loop] * self._concurrency
-        if not handle_signals:
-            await run_together(loops, self._stop)
-            return
-        with stopping_on_signals(self.stop):
-            await run_together(loops, self._stop)
+        with stopping_on_signals(self.stop) if handle_signals else nullcontext():
+            await run_together([self._loop] * self._concurrency, self._stop)
 
     async def _loop(self) -> None:
-        consumption = Consumption(self._session, self._keeper, self._options, self._stop)
-        async for batch in consumption.take_batches():
+        async for batch in self._consume(self._stop).take_batches():
             if self._by_batch:
                 await self._handle_batch(batch)
             else:

@@ -5,47 +5,39 @@
 it. A connection that broke while it was idle is replaced without counting as a failure.
 """
 
-from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from time import monotonic
-from typing import Final
+from typing import Any, Final, TypeVar
 
-from skep.client.endpoints import Endpoint, Endpoints, path_of
-from skep.client.errors import NotSent, Stopped, Unreachable
+from skep.client.endpoints import Endpoint
+from skep.client.errors import NotSent, Unreachable
 from skep.client.http import Answer
 from skep.client.io_blocking import Connection, Stop, run_aside
 from skep.client.live_link import LiveLink
-from skep.client.options import RetryPolicy, SessionOptions
+from skep.client.options import RetryPolicy
 from skep.client.requests import (
+    ASK_FOR_QUEUEING,
     Doubt,
-    IdleConnections,
-    Renderer,
+    Pushes,
+    Request,
+    SessionBase,
     Tries,
-    decode_operation,
-    default_tls,
+    ask,
     no_answer,
+    queued_operation,
 )
-from skep.client.values import Operation, QueuedOperation
+from skep.client.values import Operation, PushResults, QueuedOperation
 from skep.model.errors import Refused
+from skep.model.limits import PUSH_ITEMS_MAX
+
+T = TypeVar("T")
 
 _POLL_S_MIN: Final = 0.05
 _POLL_S_MAX: Final = 2.0
 
 
-class Session:
+class Session(SessionBase[Connection]):
     """Requests to the brokers of a client."""
-
-    def __init__(self, options: SessionOptions, *, clock: Callable[[], float] = monotonic) -> None:
-        self.options: Final = options
-        self.endpoints: Final = Endpoints(options.urls, cool_off_s=options.cool_off_s)
-        self._clock: Final = clock
-        self._idle: Final = IdleConnections[Connection](self.endpoints)
-        self._tls: Final = options.tls or default_tls(self.endpoints)
-        self._renderer: Final = Renderer(options)
-        self._is_closed = False
-        self.patient: Final = replace(options.retry, retries=None)
-        """The retry policy that never gives up: for consumers and buffers."""
 
     def request(
         self,
@@ -62,43 +54,24 @@ class Session:
     ) -> Answer:
         """Return the answer of the first broker that carries the request out.
 
-        Args:
-            method: Of HTTP.
-            path: With its query, percent-encoded.
-            body: JSON.
-            affinity: Requests of equal affinity go to the same broker while it is well.
-            timeout_s: For one try, beyond the session's own.
-            retry: Instead of the session's own.
-            stop: Ends the waiting.
-            headers: Further header lines.
-            doubt: Told when the outcome of a try is unknown.
+        Requests of equal affinity go to the same broker while it is well. The timeout is for one
+        try. `doubt` is told when the outcome of a try is unknown.
 
         Raises:
             SkepError: The request was refused, or no broker answered in all tries.
         """
-        tries = Tries(self.endpoints, retry or self.options.retry, affinity, doubt, self._clock)
+        tries = Tries(self.endpoints, retry or self.options.retry, affinity, doubt)
         while True:
             self.check_open(stop)
             endpoint = tries.choose()
-            rendered = self._renderer.render(endpoint, method, path, body, headers)
+            rendered = self._render(endpoint, method, path, body, headers)
             outcome = self._try(endpoint, rendered, timeout_s or self.options.timeout_s, stop)
-            if isinstance(outcome, Answer) and 200 <= outcome.status < 300:
+            if isinstance(outcome, Answer) and outcome.is_success:
                 self.endpoints.report_success(endpoint)
                 return outcome
             self.check_open(stop)
             if pause_s := tries.fail(endpoint, outcome):
                 (stop or Stop()).pause(pause_s)
-
-    def check_open(self, stop: Stop | None) -> None:
-        """Check that requests may still be sent.
-
-        Raises:
-            Stopped: The session is closed, or the caller was asked to stop.
-        """
-        if self._is_closed:
-            raise Stopped("the client is closed: make a new one")
-        if stop is not None and stop.is_set:
-            raise Stopped
 
     def _try(
         self, endpoint: Endpoint, request: bytes, timeout_s: float, stop: Stop | None
@@ -137,25 +110,39 @@ class Session:
             LinkRefused: The broker has no WebSocket.
         """
         self.check_open(None)
-        endpoint = self.endpoints.choose(affinity, self._clock())
-        opening = partial(
-            LiveLink.open,
-            endpoint.address,
-            path,
-            headers=self._renderer.link_headers(),
-            tls=self._tls,
-            timeout_s=self.options.connect_timeout_s,
-        )
+        endpoint = self.endpoints.choose(affinity, monotonic())
         try:
-            return run_aside(opening)
+            return run_aside(partial(self._open_link, endpoint, path))
         except OSError as error:
-            self.endpoints.report_failure(endpoint, self._clock())
+            self.endpoints.report_failure(endpoint, monotonic())
             raise NotSent(no_answer(endpoint, error)) from error
 
-    def operation(self, operation_id: str) -> Operation:
-        """Return how far an operation is that the broker queued."""
-        answer = self.request("GET", path_of("operations", operation_id))
-        return decode_operation(answer.body)
+    def send(self, request: Request[T] | Pushes[T]) -> T:
+        """Send a request and return its answer, read."""
+        if isinstance(request, Pushes):
+            return request.read(self._push(request))
+        answer = self.request(
+            request.method,
+            request.path,
+            request.body,
+            affinity=request.affinity,
+            retry=request.retry,
+        )
+        return request.read(answer.body)
+
+    def _push(self, pushes: Pushes[Any]) -> PushResults:
+        headers = ASK_FOR_QUEUEING if pushes.behavior else b""
+        answers: list[bytes] = []
+        for queue, body in pushes.bodies:
+            answer = self.request("POST", "/api/v1/push", body, affinity=queue, headers=headers)
+            queued = queued_operation(answer)
+            if queued is None:
+                answers.append(answer.body)
+            elif pushes.behavior == "return" and pushes.item_count <= PUSH_ITEMS_MAX:
+                return PushResults([], operation=queued)
+            else:
+                answers.append(self.wait_for(queued))
+        return PushResults(answers, item_count=pushes.item_count)
 
     def wait_for(self, queued: QueuedOperation) -> bytes:
         """Wait until a queued operation is over, and return its answer.
@@ -164,7 +151,8 @@ class Session:
             Refused: It failed or was cancelled.
         """
         pause_s = _POLL_S_MIN
-        while not (operation := self.operation(queued.operation_id)).is_over:
+        asking = ask(Operation, "GET", "operations", queued.operation_id)
+        while not (operation := self.send(asking)).is_over:
             Stop().pause(pause_s)
             pause_s = min(pause_s * 2, _POLL_S_MAX)
         if operation.status != "completed":

@@ -6,11 +6,15 @@ another schema rewrites texts and channels (see `skep.model.schema_name`).
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Protocol, cast
+from operator import attrgetter
+from typing import Any, Final, Protocol, cast
 
 import asyncpg
 
 from skep.model.schema_name import Schema, split_schema
+
+_PROTOCOL: Final = attrgetter("_protocol")
+"""Not public; asyncpg's own pool reads the count there."""
 
 
 class Prepared(Protocol):
@@ -69,38 +73,38 @@ class _Spelling:
     """A connection to an installation in a schema that is not the default."""
 
     def __init__(self, connection: Connection, schema: Schema) -> None:
-        self._connection = connection
+        self.inner = connection
         self.schema = schema
 
     async def prepare(self, query: str) -> Prepared:
-        return await self._connection.prepare(self.schema.spelled(query))
+        return await self.inner.prepare(self.schema.spelled(query))
 
     async def fetch(self, query: str, *arguments: object) -> Sequence[Any]:
-        return await self._connection.fetch(self.schema.spelled(query), *arguments)
+        return await self.inner.fetch(self.schema.spelled(query), *arguments)
 
     async def fetchval(self, query: str, *arguments: object) -> Any:
-        return await self._connection.fetchval(self.schema.spelled(query), *arguments)
+        return await self.inner.fetchval(self.schema.spelled(query), *arguments)
 
     async def execute(self, query: str, *arguments: object) -> str:
-        return await self._connection.execute(self.schema.spelled(query), *arguments)
+        return await self.inner.execute(self.schema.spelled(query), *arguments)
 
     def transaction(self) -> AbstractAsyncContextManager[None]:
-        return self._connection.transaction()
+        return self.inner.transaction()
 
     async def add_listener(self, channel: str, callback: Callable[..., None]) -> None:
-        await self._connection.add_listener(self.schema.called(channel), callback)
+        await self.inner.add_listener(self.schema.called(channel), callback)
 
     def add_termination_listener(self, callback: Callable[..., None]) -> None:
-        self._connection.add_termination_listener(callback)
+        self.inner.add_termination_listener(callback)
 
     async def close(self, *, timeout: float | None = None) -> None:  # noqa: ASYNC109 -- asyncpg's name
-        await self._connection.close(timeout=timeout)
+        await self.inner.close(timeout=timeout)
 
     def terminate(self) -> None:
-        self._connection.terminate()
+        self.inner.terminate()
 
     def is_closed(self) -> bool:
-        return self._connection.is_closed()
+        return self.inner.is_closed()
 
 
 async def connect(
@@ -123,3 +127,18 @@ async def connect(
 def as_sent(connection: Connection, query: str) -> str:
     """Return a text as the server gets it, to which the positions in its errors refer."""
     return connection.schema.spelled(query) if isinstance(connection, _Spelling) else query
+
+
+class Wire(Protocol):
+    """The driver's side of a session; it outlives the connection."""
+
+    queries_count: int
+    """Statements that were sent. The driver refuses one, say, once it has read that the server
+    ended the session."""
+
+
+def wire_of(connection: Connection) -> Wire:
+    """Return the driver's side of an open connection."""
+    plain = connection.inner if isinstance(connection, _Spelling) else connection
+    wire: Wire = _PROTOCOL(plain)
+    return wire

@@ -11,10 +11,10 @@ aborted the transaction or savepoint.
 """
 
 import re
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any, ClassVar, Final, NoReturn
+from typing import Any, ClassVar, Final
 
 from skep.model.errors import BadRequest, Refused, SkepError
 from skep.model.schema_name import Schema
@@ -29,26 +29,23 @@ _KIND_BY_STATE: Final[Mapping[str, type[SkepError]]] = {"SK400": BadRequest, "SK
 class NoTransaction(BadRequest):
     """No transaction is open: begin one first."""
 
-    code: ClassVar[str] = "no_transaction"
-
 
 class UnknownConnection(BadRequest):
     """The object is not a supported connection."""
-
-    code: ClassVar[str] = "unknown_connection"
 
 
 class WrongCall(BadRequest):
     """A synchronous call on an asynchronous connection, or the other way round."""
 
-    code: ClassVar[str] = "wrong_call"
-
 
 class UserTransaction:
-    """A transaction of the application, which ends it."""
+    """A transaction of the application, which ends it; a subclass knows one kind of connection."""
 
-    def __init__(self, connection: Any) -> None:
+    is_async: ClassVar[bool] = False
+
+    def __init__(self, connection: Any, schema: Schema) -> None:
         self._connection: Final = connection
+        self._schema: Final = schema
 
     def check(self) -> None:
         """Check, where that needs no waiting, that a transaction is or will be open.
@@ -66,40 +63,27 @@ class UserTransaction:
             BadRequest, Refused: A function of Skep refused it.
             Exception: As the driver raises it.
         """
-        del sql, arguments
-        raise WrongCall("the connection is synchronous: use the synchronous call")
+        if not self.is_async:
+            raise WrongCall("the connection is synchronous: use the synchronous call")
+        self.check()
+        with _translating():
+            return await self._run(self._schema.spelled(sql), arguments)
 
     def fetch_sync(self, sql: str, *arguments: object) -> Sequence[Any]:
-        """Run a statement and return its rows, on a synchronous connection.
+        """Run a statement as `fetch` does, on a synchronous connection."""
+        if self.is_async:
+            raise WrongCall("the connection is asynchronous: await the asynchronous call")
+        self.check()
+        with _translating():
+            return self._run(self._schema.spelled(sql), arguments)
 
-        Raises:
-            NoTransaction, BadRequest, Refused, Exception: As `fetch` does.
-            WrongCall: The connection is asynchronous; use `fetch`.
-        """
-        del sql, arguments
-        raise WrongCall("the connection is asynchronous: await the asynchronous call")
-
-
-class _Spelling(UserTransaction):
-    """A transaction of an installation in a schema that is not the default."""
-
-    def __init__(self, transaction: UserTransaction, schema: Schema) -> None:
-        self._transaction: Final = transaction
-        self._schema: Final = schema
-
-    async def fetch(self, sql: str, *arguments: object) -> Sequence[Any]:
-        return await self._transaction.fetch(self._schema.spelled(sql), *arguments)
-
-    def fetch_sync(self, sql: str, *arguments: object) -> Sequence[Any]:
-        return self._transaction.fetch_sync(self._schema.spelled(sql), *arguments)
+    def _run(self, sql: str, arguments: Sequence[object]) -> Any:
+        """Run a statement; return its rows, or a coroutine that does."""
+        raise NotImplementedError
 
 
 def join(connection: Any, schema: Schema = _DEFAULT) -> UserTransaction:
-    """Join the transaction that is open on a connection.
-
-    Args:
-        connection: Of one of the drivers above.
-        schema: Of the installation that statements are for.
+    """Join the transaction that is open on a connection of one of the drivers above.
 
     Raises:
         NoTransaction: The connection is in autocommit.
@@ -109,9 +93,9 @@ def join(connection: Any, schema: Schema = _DEFAULT) -> UserTransaction:
         package = ancestor.__module__.partition(".")[0]
         kind = _KIND_BY_CLASS.get((package, ancestor.__name__))
         if kind is not None:
-            transaction = kind(connection)
+            transaction = kind(connection, schema)
             transaction.check()
-            return transaction if schema.is_default else _Spelling(transaction, schema)
+            return transaction
     name = f"{type(connection).__module__}.{type(connection).__qualname__}"
     raise UnknownConnection(
         f"cannot join {name}: give an open connection or session of asyncpg, psycopg 3, "
@@ -131,24 +115,25 @@ def name_arguments(arguments: Sequence[object]) -> dict[str, object]:
 
 
 class _AsyncpgTransaction(UserTransaction):
+    is_async = True
+
     def check(self) -> None:
         if not self._connection.is_in_transaction():
             raise NoTransaction
 
-    async def fetch(self, sql: str, *arguments: object) -> Sequence[Any]:
-        self.check()
-        with _translating():
-            return await self._connection.fetch(sql, *arguments)
+    def _run(self, sql: str, arguments: Sequence[object]) -> Any:
+        return self._connection.fetch(sql, *arguments)
 
 
-class _PsycopgConnection(UserTransaction):
-    """What both kinds of psycopg connections have in common."""
-
+class _PsycopgTransaction(UserTransaction):
     def check(self) -> None:
         # Without autocommit psycopg begins a transaction by itself, with the first statement.
         is_idle = self._connection.info.transaction_status == 0
         if self._connection.autocommit and is_idle:
             raise NoTransaction
+
+    def _run(self, sql: str, arguments: Sequence[object]) -> Any:
+        return _run_on_cursor(self._cursor(), sql, arguments)
 
     def _cursor(self) -> Any:
         from psycopg.rows import tuple_row  # noqa: PLC0415 -- only its users have it installed
@@ -156,42 +141,38 @@ class _PsycopgConnection(UserTransaction):
         return self._connection.cursor(row_factory=tuple_row)
 
 
-class _PsycopgTransaction(_PsycopgConnection):
-    def fetch_sync(self, sql: str, *arguments: object) -> Sequence[Any]:
-        self.check()
-        return _run_on_cursor(self._cursor(), sql, arguments)
+class _AsyncPsycopgTransaction(_PsycopgTransaction):
+    is_async = True
 
-
-class _AsyncPsycopgTransaction(_PsycopgConnection):
-    async def fetch(self, sql: str, *arguments: object) -> Sequence[Any]:
-        self.check()
-        with _translating():
-            async with self._cursor() as cursor:
-                await cursor.execute(with_named_placeholders(sql), name_arguments(arguments))
-                return await cursor.fetchall() if cursor.description else []
+    async def _run(self, sql: str, arguments: Sequence[object]) -> Any:
+        async with self._cursor() as cursor:
+            await cursor.execute(with_named_placeholders(sql), name_arguments(arguments))
+            return await cursor.fetchall() if cursor.description else []
 
 
 class _SqlalchemyTransaction(UserTransaction):
-    def fetch_sync(self, sql: str, *arguments: object) -> Sequence[Any]:
+    def _run(self, sql: str, arguments: Sequence[object]) -> Any:
         return _run_on_sqlalchemy(self._connection, sql, arguments)
 
 
 class _SqlalchemySession(UserTransaction):
-    def fetch_sync(self, sql: str, *arguments: object) -> Sequence[Any]:
+    def _run(self, sql: str, arguments: Sequence[object]) -> Any:
         return _run_on_sqlalchemy(self._connection.connection(), sql, arguments)
 
 
 class _AsyncSqlalchemyTransaction(UserTransaction):
-    async def fetch(self, sql: str, *arguments: object) -> Sequence[Any]:
-        rows: Sequence[Any] = await self._connection.run_sync(_run_on_sqlalchemy, sql, arguments)
-        return rows
+    is_async = True
+
+    def _run(self, sql: str, arguments: Sequence[object]) -> Any:
+        return self._connection.run_sync(_run_on_sqlalchemy, sql, arguments)
 
 
 class _AsyncSqlalchemySession(UserTransaction):
-    async def fetch(self, sql: str, *arguments: object) -> Sequence[Any]:
+    is_async = True
+
+    async def _run(self, sql: str, arguments: Sequence[object]) -> Any:
         connection = await self._connection.connection()
-        rows: Sequence[Any] = await connection.run_sync(_run_on_sqlalchemy, sql, arguments)
-        return rows
+        return await connection.run_sync(_run_on_sqlalchemy, sql, arguments)
 
 
 class _DjangoTransaction(UserTransaction):
@@ -201,12 +182,11 @@ class _DjangoTransaction(UserTransaction):
         if self._connection.get_autocommit():
             raise NoTransaction("no transaction is open: use transaction.atomic()")
 
-    def fetch_sync(self, sql: str, *arguments: object) -> Sequence[Any]:
-        self.check()
+    def _run(self, sql: str, arguments: Sequence[object]) -> Any:
         return _run_on_cursor(self._connection.cursor(), sql, arguments)
 
 
-_KIND_BY_CLASS: Final[Mapping[tuple[str, str], Callable[[Any], UserTransaction]]] = {
+_KIND_BY_CLASS: Final[Mapping[tuple[str, str], type[UserTransaction]]] = {
     ("asyncpg", "Connection"): _AsyncpgTransaction,
     ("asyncpg", "PoolConnectionProxy"): _AsyncpgTransaction,
     ("psycopg", "Connection"): _PsycopgTransaction,
@@ -229,17 +209,16 @@ def _run_on_sqlalchemy(connection: Any, sql: str, arguments: Sequence[object]) -
         raise UnknownConnection("the database of this connection is not PostgreSQL")
     if connection.connection.dbapi_connection.autocommit:
         raise NoTransaction("the connection is in AUTOCOMMIT, which has no transactions")
-    with _translating():
-        if connection.dialect.paramstyle == "numeric_dollar":
-            result = connection.exec_driver_sql(sql, tuple(arguments))
-        else:
-            named = name_arguments(arguments)
-            result = connection.exec_driver_sql(with_named_placeholders(sql), named)
-        return [tuple(row) for row in result] if result.returns_rows else []
+    if connection.dialect.paramstyle == "numeric_dollar":
+        result = connection.exec_driver_sql(sql, tuple(arguments))
+    else:
+        named = name_arguments(arguments)
+        result = connection.exec_driver_sql(with_named_placeholders(sql), named)
+    return [tuple(row) for row in result] if result.returns_rows else []
 
 
 def _run_on_cursor(cursor: Any, sql: str, arguments: Sequence[object]) -> Sequence[Any]:
-    with _translating(), cursor as entered:
+    with cursor as entered:
         entered.execute(with_named_placeholders(sql), name_arguments(arguments))
         return entered.fetchall() if entered.description else []
 
@@ -250,25 +229,19 @@ def _translating() -> Generator[None]:
     try:
         yield
     except Exception as error:
-        _raise_refusal(error)
+        if (refusal := _refusal_in(error)) is not None:
+            raise refusal from error
         raise
 
 
-def _raise_refusal(error: Exception) -> None:
-    """Raise the refusal of a function of Skep, if the error or one it wraps is that."""
+def _refusal_in(error: Exception) -> SkepError | None:
+    """Return the refusal of a function of Skep, if the error or one it wraps is that."""
+    refusal: SkepError | None = None
     cause: BaseException | None = error
     while cause is not None:
         state = getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None)
-        inner = getattr(cause, "orig", None) or cause.__cause__
-        if state in _KIND_BY_STATE and (inner is None or not _has_state(inner)):
-            _refuse(_KIND_BY_STATE[state], cause, error)
-        cause = inner
-
-
-def _has_state(error: BaseException) -> bool:
-    return bool(getattr(error, "sqlstate", None) or getattr(error, "pgcode", None))
-
-
-def _refuse(kind: type[SkepError], cause: BaseException, error: Exception) -> NoReturn:
-    said = getattr(getattr(cause, "diag", None), "message_primary", None) or str(cause)
-    raise kind(said.partition("\n")[0]) from error
+        if state in _KIND_BY_STATE:
+            said = getattr(getattr(cause, "diag", None), "message_primary", None) or str(cause)
+            refusal = _KIND_BY_STATE[state](said.partition("\n")[0])
+        cause = getattr(cause, "orig", None) or cause.__cause__
+    return refusal

@@ -38,14 +38,7 @@ class Listener:
         on_connect: Callable[[], None],
         application_name: str = "skep-listen",
     ) -> None:
-        """Configure it.
-
-        Args:
-            dsn: Of the database.
-            channels: Called with the payload of every notification, by channel.
-            on_connect: Called when listening begins (again): earlier notifications were missed.
-            application_name: The name of the session in PostgreSQL.
-        """
+        """Call `on_connect` whenever listening begins: earlier notifications were missed."""
         self._dsn: Final = dsn
         self._channels: Final = dict(channels)
         self._on_connect: Final = on_connect

@@ -104,6 +104,12 @@ class WrongDatabase(Refused):
     code = "wrong_database"
 
 
+class UnknownHost(WrongDatabase):
+    """The name of the database host does not exist."""
+
+    code = "unknown_host"
+
+
 async def is_reachable(dsn: str) -> bool:
     """Return whether a server accepts our connections now.
 
@@ -111,6 +117,7 @@ async def is_reachable(dsn: str) -> bool:
     database does not fix itself, and waiting would hide the error.
 
     Raises:
+        UnknownHost: The resolver says that the host does not exist.
         WrongDatabase: The URL can never work; the message says why.
     """
     try:
@@ -119,7 +126,7 @@ async def is_reachable(dsn: str) -> bool:
         if isinstance(error, socket.gaierror) and error.errno not in _NO_SUCH_NAME:
             return False
         host = urlsplit(dsn).hostname
-        raise WrongDatabase(f"cannot resolve the database host: {host}") from error
+        raise UnknownHost(f"cannot resolve the database host: {host}") from error
     except _REFUSALS as error:
         raise WrongDatabase(f"PostgreSQL refused the connection: {error}") from error
     except (OSError, asyncpg.CannotConnectNowError, asyncpg.PostgresConnectionError):

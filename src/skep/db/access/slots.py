@@ -14,17 +14,19 @@ half a second of the database's return.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from time import perf_counter
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
-from skep.db.access.connection import Connection, Prepared
+from skep.db.access.connection import Connection, Prepared, wire_of
 from skep.db.access.errors import CONNECTION_FAILURES, NotExecuted, OutcomeUnknown, translate
 from skep.db.access.sessions import PoolerInBetween, open_session
 from skep.model.errors import Unavailable
 from skep.telemetry.slow_calls import CallWatch
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -66,15 +68,18 @@ class Caller(Protocol):
 
 
 class _Slot:
-    __slots__ = ("connection", "is_over", "prepared", "session")
+    __slots__ = ("connection", "is_given_up", "is_over", "prepared", "session", "wire")
 
     def __init__(
         self, connection: Connection, prepared: dict[str, Prepared], session: tuple[int, datetime]
     ) -> None:
         self.connection = connection
+        self.wire = wire_of(connection)
         self.prepared = prepared
         self.session = session
         """Process id and start of the server's side."""
+        self.is_given_up = False
+        """We closed the connection; nothing says that the database is away."""
         self.is_over = asyncio.Event()
         """The connection broke, and the server's side is known to have ended."""
 
@@ -97,7 +102,7 @@ class Slots:
     ) -> None:
         self._dsn: Final = dsn
         self._watch: Final = watch or CallWatch()
-        self._size: Final = size
+        self.size: Final = size
         self._prepare: Final = tuple(prepare)
         self._timeout_s: Final = statement_timeout_s
         self._patience_s: Final = patience_s
@@ -115,15 +120,14 @@ class Slots:
         self._repairs: set[asyncio.Task[None]] = set()
         self._busy: set[_Slot] = set()
         self._is_closed = False
+        self._is_lost = False
+        self._is_hurried = False
+        self._limits: Final[set[asyncio.Timeout]] = set()
+        """Of the waits for a reachable database."""
         self.connected_count = 0
         self.call_count = 0
         self.listener: Callable[[bool], None] | None = None
         """Called when the last connection is lost, and when the first one is back."""
-
-    @property
-    def size(self) -> int:
-        """The number of connections."""
-        return self._size
 
     @property
     def busy_count(self) -> int:
@@ -142,7 +146,7 @@ class Slots:
             NotExecuted: The database cannot be reached or refuses the login.
             PoolerInBetween: Something else answers for it.
         """
-        opening = [asyncio.ensure_future(self._connect()) for _ in range(self._size)]
+        opening = [asyncio.ensure_future(self._connect()) for _ in range(self.size)]
         # Wait for all before raising one failure, or connections still opening would leak.
         await asyncio.wait(opening)
         self._free = [task.result() for task in opening if task.exception() is None]
@@ -172,6 +176,14 @@ class Slots:
                 await slot.connection.close(timeout=2)
         self._free.clear()
 
+    def hurry(self) -> None:
+        """Wait no longer for a database that is away: this process is about to end.
+
+        Calls raise a plain `Unavailable` then, because there is no time to repeat them.
+        """
+        self._is_hurried = True
+        self._end_futile_waits()
+
     async def call(self, statement: str, *arguments: object) -> Sequence[Any]:
         """Run a statement in a transaction of its own and return its rows.
 
@@ -186,14 +198,13 @@ class Slots:
             # The server may still run the call, or receive it late. The outcome is decided only
             # when its session has ended.
             try:
-                async with asyncio.timeout(self._patience_s):
-                    await slot.is_over.wait()
+                await self._wait_for(slot.is_over.wait())
             except TimeoutError:
                 raise Unavailable from error
             raise
 
     async def _run(self, slot: _Slot, statement: str, arguments: Sequence[object]) -> Sequence[Any]:
-        is_sent = False
+        sent_before = None
         began, row_count = perf_counter(), None
         try:
             # The server's own timeout comes first; this one is for a server that went silent.
@@ -201,16 +212,17 @@ class Slots:
                 prepared = slot.prepared.get(statement)
                 if prepared is None:
                     prepared = slot.prepared[statement] = await slot.connection.prepare(statement)
-                is_sent = True
+                sent_before = slot.wire.queries_count
                 rows = await prepared.fetch(*arguments)
                 row_count = len(rows)
                 return rows
         except TimeoutError as error:
             slot.connection.terminate()
-            kind = OutcomeUnknown if is_sent else NotExecuted
+            kind = NotExecuted if sent_before is None else OutcomeUnknown
             raise kind("the database did not answer in time") from error
         except asyncio.CancelledError:
             # The statement may still run; a connection in that state must not be used again.
+            slot.is_given_up = True
             slot.connection.terminate()
             raise
         except (*CONNECTION_FAILURES, ValueError) as error:
@@ -220,7 +232,8 @@ class Slots:
             if isinstance(failure, OutcomeUnknown):
                 # The server's goodbye comes before the end of the stream: do not wait for that.
                 slot.connection.terminate()
-                failure = failure if is_sent else NotExecuted(failure.message)
+                if sent_before in {None, slot.wire.queries_count}:
+                    failure = NotExecuted(failure.message)
             raise failure from error
         finally:
             self._release(slot)
@@ -238,13 +251,15 @@ class Slots:
         waiter: asyncio.Future[_Slot] = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         try:
-            async with asyncio.timeout(self._patience_s):
-                return await waiter
+            return await self._wait_for(waiter)
         except BaseException as error:
+            with suppress(ValueError):  # while the database is away, no slot comes to clear it away
+                self._waiters.remove(waiter)
             if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
                 self._release(waiter.result())  # handed over just as we gave up
             if isinstance(error, TimeoutError):
-                raise NotExecuted("the database is not reachable") from error
+                kind = Unavailable if self._is_hurried else NotExecuted
+                raise kind("the database is not reachable") from error
             raise
 
     def _release(self, slot: _Slot) -> None:
@@ -268,17 +283,43 @@ class Slots:
         if self._is_closed:
             broken.is_over.set()
             return
-        if self.connected_count == 0:
-            _log.warning("lost the database; trying to reconnect")
-            self._tell(is_connected=False)
+        if not broken.is_given_up:
+            self._note_loss()
         repair = asyncio.get_running_loop().create_task(self._reconnect(broken))
         self._repairs.add(repair)
         repair.add_done_callback(self._repairs.discard)
 
+    async def _wait_for(self, awaited: Awaitable[T]) -> T:
+        """Wait for what only a reachable database brings; `TimeoutError` if it does not."""
+        async with asyncio.timeout(0 if self._is_futile else self._patience_s) as limit:
+            self._limits.add(limit)
+            try:
+                return await awaited
+            finally:
+                self._limits.discard(limit)
+
+    @property
+    def _is_futile(self) -> bool:
+        return self._is_hurried and self.connected_count == 0
+
+    def _end_futile_waits(self) -> None:
+        if self._is_futile:
+            now = asyncio.get_running_loop().time()
+            for limit in self._limits:
+                if not limit.expired():  # the wait is about to end
+                    limit.reschedule(now)
+
+    def _note_loss(self) -> None:
+        self._end_futile_waits()
+        if self.connected_count == 0 and not self._is_lost:
+            self._is_lost = True
+            _log.warning("lost the database; trying to reconnect")
+            self._tell(is_connected=False)
+
     @property
     def is_whole(self) -> bool:
         """All connections are open, so no session of a broken one can still act."""
-        return self.connected_count == self._size
+        return self.connected_count == self.size
 
     def _tell(self, *, is_connected: bool) -> None:
         if self.listener is not None:
@@ -289,15 +330,24 @@ class Slots:
         pause_s = 0.02
         try:
             while (slot := await self._try_to_replace(broken)) is None:
+                self._look_at_idle()
+                self._note_loss()
                 await asyncio.sleep(pause_s)
                 pause_s = min(pause_s * 2, RECONNECT_PAUSE_S_MAX)
         finally:
             broken.is_over.set()
         self.connected_count += 1
-        if self.connected_count == 1:
+        if self._is_lost:
+            self._is_lost = False
             _log.warning("the database is back")
             self._tell(is_connected=True)
         self._hand_out(slot)
+
+    def _look_at_idle(self) -> None:
+        """Replace idle connections that broke; only their next call would notice."""
+        for slot in [each for each in self._free if each.connection.is_closed()]:
+            self._free.remove(slot)
+            self._replace(slot)
 
     async def _try_to_replace(self, broken: _Slot) -> _Slot | None:
         try:

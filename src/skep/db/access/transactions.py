@@ -55,7 +55,7 @@ class TransactionPool:
 
     def __init__(self, dsn: str, *, size: int, application_name: str) -> None:
         self._dsn, self.schema = split_schema(dsn)
-        self._size: Final = size
+        self.size: Final = size
         self._application_name: Final = application_name
         self._pool: Any = None
         self._room: Final = asyncio.Semaphore(size)
@@ -70,7 +70,7 @@ class TransactionPool:
         self._pool = await cast("Any", asyncpg).create_pool(
             self._dsn,
             min_size=0,
-            max_size=self._size,
+            max_size=self.size,
             max_inactive_connection_lifetime=IDLE_S,
             server_settings={"application_name": self._application_name, "timezone": "UTC"},
         )

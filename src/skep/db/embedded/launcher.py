@@ -22,7 +22,6 @@ import time
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from skep.db.embedded.cluster import (
@@ -30,20 +29,9 @@ from skep.db.embedded.cluster import (
     ROLE,
     ClusterDirectory,
     DataDirectoryInUse,
-    DataDirectoryUnusable,
 )
-from skep.db.embedded.programs import PostgresNotFound, Programs, choose_account, find_binaries
+from skep.db.embedded.programs import Programs, choose_account, find_binaries
 from skep.model.errors import Defect, Unavailable
-
-__all__ = [
-    "DEFAULT_PARAMETERS",
-    "DataDirectoryInUse",
-    "DataDirectoryUnusable",
-    "EmbeddedPostgres",
-    "PostgresDidNotStart",
-    "PostgresNotFound",
-    "find_binaries",
-]
 
 DEFAULT_PARAMETERS: Mapping[str, str] = {
     "listen_addresses": "127.0.0.1",
@@ -129,12 +117,7 @@ class EmbeddedPostgres:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def start(self) -> None:

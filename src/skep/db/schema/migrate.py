@@ -24,30 +24,9 @@ import asyncpg
 
 from skep.db.access.connection import Connection, as_sent, connect
 from skep.db.schema.catalog import SqlSource, SqlText, bundled, statement
-from skep.db.schema.plan import (
-    CodeChange,
-    Ledger,
-    MigrationChanged,
-    PostgresTooOld,
-    SchemaTooNew,
-    plan_schema,
-    require_supported,
-)
+from skep.db.schema.plan import CodeChange, Ledger, plan_schema, require_supported
 from skep.model.errors import Refused, Unavailable
 from skep.model.schema_name import Schema, split_schema
-
-__all__ = [
-    "MigrationBlocked",
-    "MigrationChanged",
-    "MigrationFailed",
-    "MigrationReport",
-    "PostgresTooOld",
-    "SchemaState",
-    "SchemaTooNew",
-    "migrate",
-    "migration_script",
-    "schema_state",
-]
 
 _Subject = TypeVar("_Subject")
 

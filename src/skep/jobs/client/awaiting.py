@@ -12,8 +12,8 @@ from typing import Final
 from uuid import UUID
 
 from skep.db.access.slots import Caller
+from skep.jobs import store
 from skep.jobs.errors import ChainNotFound
-from skep.jobs.store import OUTCOME_CALL
 from skep.model.errors import SkepError
 
 _log = logging.getLogger(__name__)
@@ -23,6 +23,7 @@ _log = logging.getLogger(__name__)
 class ChainOutcome:
     """How a chain ended."""
 
+    chain_id: UUID
     state: str
     type: str
     output: str | None
@@ -41,11 +42,7 @@ class Awaiting:
         self._running: asyncio.Task[None] | None = None
 
     async def outcome(self, chain_id: UUID) -> ChainOutcome:
-        """Return how a chain ended, once it has.
-
-        Raises:
-            ChainNotFound: there is no such chain, or not any more.
-        """
+        """Return how a chain ended, once it has; ChainNotFound if there is none any more."""
         future: asyncio.Future[ChainOutcome] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(chain_id, set()).add(future)
         self._check_soon(chain_id)
@@ -101,11 +98,8 @@ class Awaiting:
                 _log.debug("could not read how chains ended, trying again: %s", error)
 
     async def _read(self, unchecked: set[UUID]) -> None:
-        rows = await self._caller.call(OUTCOME_CALL, list(unchecked))
-        found = {
-            row["chain_id"]: ChainOutcome(row["state"], row["type"], row["output"], row["error"])
-            for row in rows
-        }
+        rows = await self._caller.call(store.OUTCOME_CALL, list(unchecked))
+        found: dict[UUID, ChainOutcome] = {row["chain_id"]: ChainOutcome(**row) for row in rows}
         for chain_id in unchecked:
             outcome = found.get(chain_id)
             if outcome is not None and outcome.state == "open":

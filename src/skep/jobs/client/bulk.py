@@ -11,27 +11,18 @@ that cannot be changed is refused alone, for a reason that is counted:
     open, ...     the state it is in now, if that is not the one that was asked for
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, Final, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeAlias, TypedDict, Unpack
 from uuid import UUID
 
 import msgspec
 
 from skep.db.access.slots import Caller
-from skep.jobs.client.control import cancel_signals, retry_signals
+from skep.jobs import store
+from skep.jobs.client.control import closed_signals, ready_signals
 from skep.jobs.client.inspection import ChainFilter, ChainState, JobFilter
 from skep.jobs.signals import Announcements, Signals
-from skep.jobs.store import (
-    CANCEL_FREE_CALL,
-    CHAIN_MATCHES_CALL,
-    DISCARD_CALL,
-    FIND_CHAINS_CALL,
-    FIND_JOBS_CALL,
-    HASTEN_CALL,
-    JOB_MATCHES_CALL,
-    RETRY_FREE_CALL,
-)
 from skep.model.errors import BadRequest
 
 BATCH: Final = 500
@@ -84,11 +75,18 @@ class Sweep(msgspec.Struct, rename="camel"):
                     self.examples.append(Refusal(each, reason))
 
 
-_Act: TypeAlias = Callable[[Sequence[UUID]], Awaitable[dict[UUID, str | None]]]
-"""Changes some; returns for each that was available why it was refused, None if it was changed."""
 Told: TypeAlias = Callable[[Sweep], None]
 
 
+class Portion(TypedDict, total=False):
+    """How far a call goes, and what is told of its progress."""
+
+    after: UUID | None
+    limit: int | None
+    told: Told | None
+
+
+@dataclass(frozen=True, slots=True)
 class Bulk:
     """Changes all chains or jobs that match.
 
@@ -97,20 +95,23 @@ class Bulk:
     transaction.
     """
 
-    def __init__(self, caller: Caller, announcements: Announcements) -> None:
-        self._caller: Final = caller
-        self._announcements: Final = announcements
+    caller: Caller
+    announcements: Announcements
 
     async def count_chains(self, which: ChainFilter) -> Matches:
         """Count the chains that match, without changing any."""
-        return await self._count(CHAIN_MATCHES_CALL, which)
+        return await self.count(which)
 
     async def count_jobs(self, which: JobFilter) -> Matches:
         """Count the jobs that match, without changing any."""
-        return await self._count(JOB_MATCHES_CALL, which)
+        return await self.count(which)
 
-    async def _count(self, call: str, which: ChainFilter | JobFilter) -> Matches:
-        ((count,),) = await self._caller.call(call, *which.arguments(), MATCHES_BOUND + 1)
+    async def count(self, which: ChainFilter | JobFilter) -> Matches:
+        """Count what matches, without changing any."""
+        call = (
+            store.CHAIN_MATCHES_CALL if isinstance(which, ChainFilter) else store.JOB_MATCHES_CALL
+        )
+        ((count,),) = await self.caller.call(call, *which.arguments(), MATCHES_BOUND + 1)
         return Matches(min(count, MATCHES_BOUND), count <= MATCHES_BOUND)
 
     async def cancel(
@@ -119,116 +120,83 @@ class Bulk:
         *,
         cascade: bool = False,
         reason: str | None = None,
-        after: UUID | None = None,
-        limit: int | None = None,
-        told: Told | None = None,
+        **portion: Unpack[Portion],
     ) -> Sweep:
         """Cancel the open chains that match, with `cascade` also those that wait for them.
 
         Raises:
             BadRequest: the filter asks for chains that have ended.
         """
+        change = _Change(store.CANCEL_FREE_CALL, (cascade, reason), "cancelled", closed_signals)
+        return await self._sweep(cancellable(which), change, **portion)
 
-        async def act(ids: Sequence[UUID]) -> dict[UUID, str | None]:
-            rows = await self._caller.call(CANCEL_FREE_CALL, ids, cascade, reason)
-            self._announcements.add(cancel_signals(rows))
-            return _refusals(rows, "cancelled")
-
-        return await self._sweep(
-            FIND_CHAINS_CALL, cancellable(which), act, after=after, limit=limit, told=told
-        )
-
-    async def retry(
-        self,
-        which: ChainFilter,
-        *,
-        after: UUID | None = None,
-        limit: int | None = None,
-        told: Told | None = None,
-    ) -> Sweep:
+    async def retry(self, which: ChainFilter, **portion: Unpack[Portion]) -> Sweep:
         """Let the failed chains that match go on, or the cancelled ones if the filter says so.
 
         Raises:
             BadRequest: the filter asks for chains that are open or completed.
         """
+        change = _Change(store.RETRY_FREE_CALL, (), "retried", ready_signals)
+        return await self._sweep(retryable(which), change, **portion)
 
-        async def act(ids: Sequence[UUID]) -> dict[UUID, str | None]:
-            rows = await self._caller.call(RETRY_FREE_CALL, ids)
-            self._announcements.add(retry_signals(rows))
-            return _refusals(rows, "retried")
-
-        return await self._sweep(
-            FIND_CHAINS_CALL, retryable(which), act, after=after, limit=limit, told=told
-        )
-
-    async def delete(
-        self,
-        which: ChainFilter,
-        *,
-        after: UUID | None = None,
-        limit: int | None = None,
-        told: Told | None = None,
-    ) -> Sweep:
+    async def delete(self, which: ChainFilter, **portion: Unpack[Portion]) -> Sweep:
         """Delete the chains that match with their jobs.
 
         A chain that another one needs stays. Where that one goes as well, but later, a second call
         finds it free.
         """
+        change = _Change(store.DISCARD_CALL, (which.state,), "deleted", closed_signals)
+        return await self._sweep(which, change, **portion)
 
-        async def act(ids: Sequence[UUID]) -> dict[UUID, str | None]:
-            rows = await self._caller.call(DISCARD_CALL, ids, which.state)
-            gone = [row["chain_id"] for row in rows if row["outcome"] == "deleted"]
-            self._announcements.add(Signals(chains_closed=gone))
-            return _refusals(rows, "deleted")
-
-        return await self._sweep(FIND_CHAINS_CALL, which, act, after=after, limit=limit, told=told)
-
-    async def trigger(
-        self,
-        which: JobFilter,
-        *,
-        after: UUID | None = None,
-        limit: int | None = None,
-        told: Told | None = None,
-    ) -> Sweep:
+    async def trigger(self, which: JobFilter, **portion: Unpack[Portion]) -> Sweep:
         """Let the scheduled jobs that match run now.
 
         Raises:
             BadRequest: the filter asks for jobs in another state.
         """
-
-        async def act(ids: Sequence[UUID]) -> dict[UUID, str | None]:
-            rows = await self._caller.call(HASTEN_CALL, ids)
-            self._announcements.add(Signals(types_ready=[row["type"] for row in rows]))
-            return {row["job_id"]: None for row in rows}
-
-        return await self._sweep(
-            FIND_JOBS_CALL, triggerable(which), act, after=after, limit=limit, told=told
-        )
+        change = _Change(store.HASTEN_CALL, (), "triggered", ready_signals)
+        return await self._sweep(triggerable(which), change, **portion)
 
     async def _sweep(
         self,
-        find: str,
         which: ChainFilter | JobFilter,
-        act: _Act,
+        change: "_Change",
         *,
-        after: UUID | None,
-        limit: int | None,
-        told: Told | None,
+        after: UUID | None = None,
+        limit: int | None = None,
+        told: Told | None = None,
     ) -> Sweep:
         """Find and change, batch by batch."""
+        find = store.FIND_CHAINS_CALL if isinstance(which, ChainFilter) else store.FIND_JOBS_CALL
         sweep = Sweep(after=after)
         while limit is None or sweep.seen < limit:
             room = BATCH if limit is None else min(BATCH, limit - sweep.seen)
-            rows = await self._caller.call(find, *which.arguments(), sweep.after, room)
+            rows = await self.caller.call(find, *which.arguments(), sweep.after, room)
             ids: list[UUID] = [row[0] for row in rows]
-            sweep.add(ids, await act(ids) if ids else {})
+            sweep.add(ids, await self._change(ids, change) if ids else {})
             sweep.after = ids[-1] if len(ids) == room else None
             if told is not None:
                 told(sweep)
             if sweep.after is None:
                 break
         return sweep
+
+    async def _change(self, ids: Sequence[UUID], change: "_Change") -> dict[UUID, str | None]:
+        """Return for each that was available why it was refused, None if it was changed."""
+        rows = await self.caller.call(change.call, ids, *change.arguments)
+        self.announcements.add(change.signals(rows))
+        return {each: None if outcome == change.done else outcome for each, outcome, _ in rows}
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """How a batch is changed."""
+
+    call: str
+    arguments: tuple[object, ...]
+    done: str
+    """The outcome of what was changed."""
+    signals: Callable[[Sequence[Any]], Signals]
 
 
 def cancellable(which: ChainFilter) -> ChainFilter:
@@ -256,7 +224,3 @@ def _in_state(
     if which.state not in states:
         raise BadRequest(f"{which.state} chains cannot be {done}: use {' or '.join(states)}")
     return which
-
-
-def _refusals(rows: Sequence[Any], done: str) -> dict[UUID, str | None]:
-    return {row["chain_id"]: None if row["outcome"] == done else row["outcome"] for row in rows}

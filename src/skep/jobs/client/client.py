@@ -8,15 +8,15 @@ is unknown raises `OutcomeUnknown`; to repeat it safely give it a `key` or a `ch
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
-from datetime import datetime, timedelta
-from typing import Any, Final, Generic, TypeVar
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, Final, Generic, TypeVar, Unpack
 from uuid import UUID
 
 from skep.db.access.foreign import join
 from skep.db.access.listening import Listener
 from skep.db.access.slots import ONE_OFF, Slots
 from skep.db.access.transactions import TransactionPool
+from skep.jobs import store
 from skep.jobs.client.awaiting import Awaiting
 from skep.jobs.client.bulk import Bulk
 from skep.jobs.client.control import (
@@ -28,7 +28,7 @@ from skep.jobs.client.control import (
 )
 from skep.jobs.client.inspection import Inspection
 from skep.jobs.declare.codec import Ref
-from skep.jobs.declare.declaration import Continue, Dedup, Job, JobTypes, Start
+from skep.jobs.declare.declaration import Continue, Job, JobTypes, Start, StartOptions
 from skep.jobs.errors import (
     ChainCancelled,
     ChainFailed,
@@ -36,17 +36,8 @@ from skep.jobs.errors import (
     OwnershipLost,
     ResultTimeout,
 )
-from skep.jobs.signals import CHAIN_CLOSED, Announcements, Signals, each_line
-from skep.jobs.store import (
-    ENSURE_TYPES_CALL,
-    HOLD_CALL,
-    START_CALL,
-    Fetch,
-    Settlement,
-    Started,
-    start_arguments,
-    started,
-)
+from skep.jobs.signals import CHAIN_CLOSED, Announcements, each_line
+from skep.jobs.store import Settlement, Started, start_arguments, started
 from skep.jobs.worker.tracing import Propagation, Tracing
 from skep.model.schema_name import DEFAULT_SCHEMA, split_schema, with_schema
 
@@ -96,21 +87,21 @@ class Chain(Generic[O]):
             raise ChainFailed(outcome.error)
         if outcome.state == "cancelled":
             raise ChainCancelled(outcome.error)
-        return self._job.decode_output(outcome.output or "null")
+        return self._job.output.decode(outcome.output or "null")
 
 
 class Pending(Generic[I, O]):
     """The open job of a chain that is being completed from outside; locked."""
 
     def __init__(self, job: Job[I, O], held: HeldJob) -> None:
-        self.input: Final = job.decode_input(held.input)
+        self.input: Final = job.input.decode(held.input)
         self.settlement: Settlement | None = None
         self._job: Final = job
         self._held: Final = held
 
     def finish(self, output: O) -> None:
         """Complete the chain."""
-        encoded = self._job.encode_output(output)
+        encoded = self._job.output.encode(output)
         self.settlement = Settlement(*self._held.token, "completed", output=encoded)
 
     def go_on(self, continuation: Continue[O]) -> None:
@@ -173,16 +164,12 @@ class JobClient(ChainControl):
         await self.close()
 
     async def open(self) -> None:
-        """Connect.
-
-        Raises:
-            Unavailable: the database cannot be reached.
-        """
+        """Connect; Unavailable if the database cannot be reached."""
         await self.slots.open()
         await self.pool.open()
         names = [job.name for types in self.types for job in types]
         if names:
-            await self.slots.call(ENSURE_TYPES_CALL, names)
+            await self.slots.call(store.ENSURE_TYPES_CALL, names)
         if self.uses_notify:
             self._listener.start()
 
@@ -195,21 +182,7 @@ class JobClient(ChainControl):
         await self.slots.close()
 
     async def start(
-        self,
-        job: Job[I, O],
-        value: I,
-        *,
-        tx: object = None,
-        chain_id: UUID | None = None,
-        after: timedelta | None = None,
-        at: datetime | None = None,
-        priority: int | None = None,
-        key: str | Dedup | None = None,
-        limit_key: str | None = None,
-        deadline: timedelta | None = None,
-        blockers: Sequence[Ref[Any]] = (),
-        fails_with_blockers: bool = False,
-        parent: UUID | None = None,
+        self, job: Job[I, O], value: I, *, tx: object = None, **options: Unpack[StartOptions]
     ) -> Chain[O]:
         """Start a chain; `Start` has the same arguments.
 
@@ -217,47 +190,22 @@ class JobClient(ChainControl):
             InvalidInput, DuplicateBlocker, BlockerMissing, ChainExists, NoTransaction:
                 nothing was written.
         """
-        start = Start(
-            job,
-            value,
-            chain_id=chain_id,
-            after=after,
-            at=at,
-            priority=priority,
-            key=key,
-            limit_key=limit_key,
-            deadline=deadline,
-            blockers=blockers,
-            fails_with_blockers=fails_with_blockers,
-            parent=parent,
-        )
-        (chain,) = await self.start_many([start], tx=tx)
+        (chain,) = await self.start_many([Start(job, value, **options)], tx=tx)
         return chain
 
     async def start_many(self, starts: Sequence[Start[O]], *, tx: object = None) -> list[Chain[O]]:
         """Start chains, all of them or none, in one call; return them in the same order."""
         if not starts:
             return []
-        fetch: Fetch = self.slots.call if tx is None else join(tx, self.schema).fetch
-        traces = self._traces(starts)
-        rows = await fetch(
-            START_CALL, *start_arguments(starts, notify=tx is not None, traces=traces)
-        )
-        chains = self._chains(starts, started(rows))
-        if tx is None:
-            pairs = zip(starts, chains, strict=True)
-            names = [start.step.job.name for start, chain in pairs if not chain.is_duplicate]
-            self.announcements.add(Signals(types_ready=names))
-        return chains
+        answers = await self.start_chains(starts, traces=self._traces(starts), tx=tx)
+        return self._chains(starts, answers)
 
     def start_sync(self, start: Start[O], *, tx: object) -> Chain[O]:
         """Start a chain in the transaction of a driver that blocks."""
-        traces = self._traces([start])
-        rows = join(tx, self.schema).fetch_sync(
-            START_CALL, *start_arguments([start], notify=True, traces=traces)
-        )
-        (chain,) = self._chains([start], started(rows))
-        return chain
+        arguments = start_arguments([start], notify=True, traces=self._traces([start]))
+        answers = started(join(tx, self.schema).fetch_sync(store.START_CALL, *arguments))
+        require_started(answers)
+        return self._chains([start], answers)[0]
 
     def chain(self, job: Job[Any, O], chain_id: UUID) -> Chain[O]:
         """Return a chain that another process started with this job."""
@@ -277,37 +225,25 @@ class JobClient(ChainControl):
             JobTypeMismatch: the open job is another one than `job`.
             CyclicBlockers, BlockerMissing: a continuation cannot wait for its blockers.
         """
-        if tx is not None:
-            async with self._resolving(join(tx, self.schema).fetch, chain_id, job) as pending:
-                yield pending
-            return
-        async with (
-            self.pool.begin() as connection,
-            self._resolving(join(connection, self.schema).fetch, chain_id, job) as pending,
-        ):
+        async with AsyncExitStack() as stack:
+            if tx is None:
+                tx = await stack.enter_async_context(self.pool.begin())
+            fetch = join(tx, self.schema).fetch
+            held = held_job(chain_id, await fetch(store.HOLD_CALL, chain_id))
+            held.require_type(job.name)
+            pending = Pending(job, held)
             yield pending
-
-    @asynccontextmanager
-    async def _resolving(
-        self, fetch: Fetch, chain_id: UUID, job: Job[I, O]
-    ) -> AsyncGenerator[Pending[I, O]]:
-        held = held_job(chain_id, await fetch(HOLD_CALL, chain_id))
-        if held.type != job.name:
-            raise held.mismatch(job.name)
-        pending = Pending(job, held)
-        yield pending
-        if pending.settlement is not None:
-            signals = await self._settle(fetch, held, pending.settlement)
-            if signals is None:
-                raise OwnershipLost
-            await self._announce_in(fetch, signals)
+            if pending.settlement is not None:
+                signals = await self._settle(fetch, held, pending.settlement)
+                if signals is None:
+                    raise OwnershipLost
+                await self._announce_in(fetch, signals)
 
     def _traces(self, starts: Sequence[Start[Any]]) -> list[str | None]:
         return [self.tracing.starting(start.step.job.name, start.step.id) for start in starts]
 
     def _chains(self, starts: Sequence[Start[O]], answers: Sequence[Started]) -> list[Chain[O]]:
-        require_started(answers)
         return [
-            Chain(self, start.step.job, a.chain_id, is_duplicate=a.outcome == "duplicate")
-            for start, a in zip(starts, answers, strict=True)
+            Chain(self, start.step.job, each.chain_id, is_duplicate=each.is_duplicate)
+            for start, each in zip(starts, answers, strict=True)
         ]

@@ -12,7 +12,8 @@ from uuid import UUID
 
 from skep.db.access.foreign import join
 from skep.db.access.slots import Caller
-from skep.jobs.declare.declaration import Step
+from skep.jobs import store
+from skep.jobs.declare.declaration import Start, Step
 from skep.jobs.errors import (
     BlockerMissing,
     ChainClosed,
@@ -30,20 +31,13 @@ from skep.jobs.errors import (
 )
 from skep.jobs.signals import Announcements, Signals
 from skep.jobs.store import (
-    CANCEL_CALL,
-    DELETE_CALL,
-    HOLD_CALL,
-    NOTIFY_CALL,
-    PAUSE_CALL,
-    PRUNE_CALL,
-    RETRY_CALL,
-    SETTLE_CALL,
-    TRIGGER_CALL,
     Fetch,
     Settlement,
     Started,
     settle_arguments,
     settled,
+    start_arguments,
+    started,
 )
 from skep.model.errors import BadRequest, Defect, SkepError
 from skep.model.schema_name import Schema
@@ -53,6 +47,7 @@ CLOSED_STATES: Final = ("completed", "failed", "cancelled")
 PRUNE_BATCH: Final = 500
 SETTLE_TRIES: Final = 10
 """How often a chain may move on between reading and settling it."""
+_READY: Final = frozenset({"retried", "triggered"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +66,12 @@ class HeldJob:
         """Proves which attempt of which job is settled."""
         return self.job_id, self.attempt
 
-    def mismatch(self, expected: str) -> JobTypeMismatch:
-        """Return the error for a job of another type than expected."""
-        return JobTypeMismatch(
-            f"the open job of chain {self.chain_id} is {self.type!r}, not {expected!r}"
-        )
+    def require_type(self, expected: str) -> None:
+        """Refuse a job of another type."""
+        if self.type != expected:
+            raise JobTypeMismatch(
+                f"the open job of chain {self.chain_id} is {self.type!r}, not {expected!r}"
+            )
 
 
 class ChainControl:
@@ -95,6 +91,23 @@ class ChainControl:
         self.uses_notify: Final = uses_notify
         self._caller: Final = caller
 
+    async def start_chains(
+        self, starts: Sequence[Start[Any]], *, traces: Sequence[str | None], tx: object = None
+    ) -> list[Started]:
+        """Start chains, all of them or none.
+
+        Raises:
+            ChainExists, BlockerMissing: nothing was written.
+        """
+        arguments = start_arguments(starts, notify=tx is not None, traces=traces)
+        answers = started(await self._fetch(tx)(store.START_CALL, *arguments))
+        require_started(answers)
+        if tx is None:
+            pairs = zip(starts, answers, strict=True)
+            names = [start.step.job.name for start, answer in pairs if not answer.is_duplicate]
+            self.announcements.add(Signals(types_ready=names))
+        return answers
+
     async def cancel(
         self,
         *chain_ids: UUID,
@@ -109,8 +122,8 @@ class ChainControl:
         Raises:
             ChainNotFound: one does not exist; the others are cancelled all the same.
         """
-        rows = await self._fetch(tx)(CANCEL_CALL, list(chain_ids), cascade, reason)
-        await self._announce(tx, cancel_signals(rows))
+        rows = await self._fetch(tx)(store.CANCEL_CALL, list(chain_ids), cascade, reason)
+        await self._announce(tx, closed_signals(rows))
         _require_found(chain_ids, rows)
         return {chain_id: outcome for chain_id, outcome, _ in rows}
 
@@ -120,8 +133,8 @@ class ChainControl:
         Raises:
             ChainNotFound, NotRetryable: one of them cannot; the others go on.
         """
-        rows = await self._fetch(tx)(RETRY_CALL, list(chain_ids))
-        await self._announce(tx, retry_signals(rows))
+        rows = await self._fetch(tx)(store.RETRY_CALL, list(chain_ids))
+        await self._announce(tx, ready_signals(rows))
         _require_found(chain_ids, rows)
         for chain_id, outcome, _ in rows:
             if outcome == "key_taken":
@@ -134,14 +147,16 @@ class ChainControl:
     async def delete(
         self, *chain_ids: UUID, cascade: bool = False, tx: object = None
     ) -> list[UUID]:
-        """Delete chains, with `cascade` also those that their jobs wait or waited for.
+        """Delete chains, with `cascade` also those that are connected with them.
+
+        These are the chains that wait or waited for them, and all that those wait or waited for.
 
         Return the ids of the deleted chains; ids of chains that do not exist are ignored.
 
         Raises:
             ChainReferenced: a job of another chain needs one of them; nothing was deleted.
         """
-        rows = await self._fetch(tx)(DELETE_CALL, list(chain_ids), cascade)
+        rows = await self._fetch(tx)(store.DELETE_CALL, list(chain_ids), cascade)
         references: dict[UUID, list[UUID]] = {}
         for chain_id, referenced_by in rows:
             if referenced_by is not None:
@@ -160,7 +175,7 @@ class ChainControl:
         deleted, at, chain_id = 0, None, None
         while True:
             ((count, at, chain_id),) = await self._caller.call(
-                PRUNE_CALL, before, list(states), PRUNE_BATCH, at, chain_id
+                store.PRUNE_CALL, before, list(states), PRUNE_BATCH, at, chain_id
             )
             deleted += count
             if chain_id is None:
@@ -172,7 +187,7 @@ class ChainControl:
         Raises:
             JobNotFound, NotTriggerable: nothing was changed.
         """
-        rows = await self._fetch(tx)(TRIGGER_CALL, list(job_ids))
+        rows = await self._fetch(tx)(store.TRIGGER_CALL, list(job_ids))
         for job_id, outcome, _ in rows:
             if outcome == "missing":
                 raise JobNotFound(f"there is no job {job_id}")
@@ -180,7 +195,7 @@ class ChainControl:
                 raise NotTriggerable(
                     f"job {job_id} is {outcome}: only scheduled and ready ones can be triggered"
                 )
-        await self._announce(tx, Signals(types_ready=[name for _, _, name in rows]))
+        await self._announce(tx, ready_signals(rows))
 
     async def pause(self, job: str, *, tx: object = None) -> None:
         """Let no more jobs of this name start; those that run go on.
@@ -207,7 +222,7 @@ class ChainControl:
             OwnershipLost: the chain moves on faster than it can be settled.
         """
         for _ in range(SETTLE_TRIES):
-            held = held_job(chain_id, await self._caller.call(HOLD_CALL, chain_id))
+            held = held_job(chain_id, await self._caller.call(store.HOLD_CALL, chain_id))
             signals = await self._settle(self._caller.call, held, decide(held))
             if signals is not None:
                 self.announcements.add(signals)
@@ -217,7 +232,7 @@ class ChainControl:
     async def _settle(self, fetch: Fetch, held: HeldJob, settlement: Settlement) -> Signals | None:
         """Settle a held job; return the signals to send, None if it was lost."""
         (answer,) = settled(
-            await fetch(SETTLE_CALL, *settle_arguments(None, [settlement], wait=True))
+            await fetch(store.SETTLE_CALL, *settle_arguments(None, [settlement], wait=True))
         )
         if answer.outcome == "lost":
             return None
@@ -226,7 +241,7 @@ class ChainControl:
         return Signals.of_settled([settlement], [answer], jobs_lost=lost)
 
     async def _set_paused(self, job: str, *, is_paused: bool, tx: object) -> None:
-        ((is_known,),) = await self._fetch(tx)(PAUSE_CALL, job, is_paused)
+        ((is_known,),) = await self._fetch(tx)(store.PAUSE_CALL, job, is_paused)
         if not is_known:
             raise NoSuchJobType(f"there never was a job {job!r}")
 
@@ -240,23 +255,23 @@ class ChainControl:
         """Notify with the commit of the transaction."""
         if self.uses_notify and (payloads := signals.payloads()):
             # Lists: to other drivers than ours a tuple is a row.
-            await fetch(NOTIFY_CALL, *map(list, zip(*payloads, strict=True)))
+            await fetch(store.NOTIFY_CALL, *map(list, zip(*payloads, strict=True)))
 
     def _fetch(self, tx: object) -> Fetch:
         return self._caller.call if tx is None else join(tx, self.schema).fetch
 
 
-def cancel_signals(rows: Sequence[Any]) -> Signals:
-    """Return the signals of what CANCEL_CALL did."""
+def closed_signals(rows: Sequence[Any]) -> Signals:
+    """Return the signals of chains that were cancelled or deleted: (id, outcome, running job)."""
     return Signals(
-        chains_closed=[chain_id for chain_id, outcome, _ in rows if outcome == "cancelled"],
+        chains_closed=[each for each, outcome, _ in rows if outcome in {"cancelled", "deleted"}],
         jobs_lost=[job_id for _, _, job_id in rows if job_id is not None],
     )
 
 
-def retry_signals(rows: Sequence[Any]) -> Signals:
-    """Return the signals of what RETRY_CALL did."""
-    return Signals(types_ready=[name for _, outcome, name in rows if outcome == "retried"])
+def ready_signals(rows: Sequence[Any]) -> Signals:
+    """Return the signals of what was retried or triggered: (id, outcome, name of the job)."""
+    return Signals(types_ready=[name for _, outcome, name in rows if outcome in _READY])
 
 
 def held_job(chain_id: UUID, rows: Sequence[Any]) -> HeldJob:

@@ -4,7 +4,7 @@ The id is the whole cursor of a page. Ids are in the order of creation, so pages
 skip a row, even if rows are inserted meanwhile.
 """
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Generic, Literal, TypeVar
@@ -13,15 +13,7 @@ from uuid import UUID
 import msgspec
 
 from skep.db.access.slots import Caller
-from skep.jobs.store import (
-    ATTEMPTS_CALL,
-    BLOCKERS_CALL,
-    CHAINS_CALL,
-    COUNTS_CALL,
-    JOBS_CALL,
-    TYPES_CALL,
-    WORKERS_CALL,
-)
+from skep.jobs import store
 from skep.model.errors import BadRequest
 
 PAGE_LIMIT: Final = 50
@@ -39,7 +31,11 @@ Key = TypeVar("Key")
 
 
 class ChainRow(msgspec.Struct, frozen=True, rename="camel"):
-    """A chain, and where it is."""
+    """A chain, and where it is.
+
+    `failed_blockers`: if its open job waits for other chains, how many of them failed or were
+    cancelled. `error`: why it failed; `last_error`: that, or of the last attempt that did.
+    """
 
     id: UUID
     type: str
@@ -57,12 +53,17 @@ class ChainRow(msgspec.Struct, frozen=True, rename="camel"):
     input: msgspec.Raw
     output: msgspec.Raw
     trace: str | None
+    failed_blockers: int | None
+    last_error: str | None
 
 
 class JobRow(msgspec.Struct, frozen=True, rename="camel"):
     """A job, and where it is. `failures` and `due_at` are known while it is open.
 
-    `progress` (from 0 to 1) and `progress_note` are the last report of its handler, if any.
+    `progress` (from 0 to 1) and `progress_note` are the last report of its handler, if any. If an
+    open job has blockers, `failed_blockers` is how many of them failed or were cancelled, and
+    `on_blocker_failure` what that means to it: it waits on, fails too, or ignores it. `error`: why
+    it failed; `last_error`: that, or of the last attempt that did.
     """
 
     id: UUID
@@ -86,15 +87,22 @@ class JobRow(msgspec.Struct, frozen=True, rename="camel"):
     trace: str | None
     progress: float | None
     progress_note: str | None
+    on_blocker_failure: str | None
+    failed_blockers: int | None
+    last_error: str | None
 
 
 class BlockerRow(msgspec.Struct, frozen=True, rename="camel"):
-    """A chain that a job waits or waited for, and what it yielded if it is completed."""
+    """A chain that a job waits or waited for, and what it yielded if it is completed.
+
+    `on_failure`: what the job does if it is not: wait, fail or ignore.
+    """
 
     chain: UUID
     type: str
     state: str
     output: msgspec.Raw
+    on_failure: str
 
 
 class AttemptRow(msgspec.Struct, frozen=True, rename="camel"):
@@ -183,18 +191,21 @@ class JobFilter:
     chain_id: UUID | None = None
     ids: Sequence[UUID] | None = None
     blocked_by: UUID | None = None
+    created_from: datetime | None = None
+    created_to: datetime | None = None
 
     def arguments(self) -> tuple[object, ...]:
         """Return them in the order of the SQL functions."""
         ids = None if self.ids is None else list(self.ids)
-        return self.type, self.state, self.chain_id, ids, self.blocked_by
+        what = (self.type, self.state, self.chain_id, ids, self.blocked_by)
+        return (*what, self.created_from, self.created_to)
 
 
+@dataclass(frozen=True, slots=True)
 class Inspection:
     """Reads what there is."""
 
-    def __init__(self, caller: Caller) -> None:
-        self._caller: Final = caller
+    caller: Caller
 
     async def chains(
         self,
@@ -206,8 +217,7 @@ class Inspection:
     ) -> Page[ChainRow, UUID]:
         """Return a page of chains."""
         arguments = (*which.arguments(), descending, after)
-        rows = await self._rows(CHAINS_CALL, *arguments, limit=limit)
-        return page_of([ChainRow(**_members(row)) for row in rows], limit, lambda each: each.id)
+        return await self._page(ChainRow, lambda row: row.id, limit, store.CHAINS_CALL, *arguments)
 
     async def jobs(
         self,
@@ -219,56 +229,48 @@ class Inspection:
     ) -> Page[JobRow, UUID]:
         """Return a page of jobs."""
         arguments = (*which.arguments(), descending, after)
-        rows = await self._rows(JOBS_CALL, *arguments, limit=limit)
-        return page_of([JobRow(**_members(row)) for row in rows], limit, lambda each: each.id)
-
-    async def all_chains(
-        self, which: ChainFilter, *, descending: bool = True
-    ) -> AsyncGenerator[ChainRow]:
-        """Yield chains, page by page."""
-        page: Page[ChainRow, UUID] | None = None
-        while page is None or page.after is not None:
-            after = page and page.after
-            page = await self.chains(
-                which, limit=PAGE_LIMIT_MAX, after=after, descending=descending
-            )
-            for chain in page.items:
-                yield chain
+        return await self._page(JobRow, lambda row: row.id, limit, store.JOBS_CALL, *arguments)
 
     async def attempts(
         self, job_id: UUID, *, after: int = 0, limit: int = PAGE_LIMIT_MAX
     ) -> list[AttemptRow]:
         """Return the attempts of a job, the first ones first."""
-        rows = await self._caller.call(ATTEMPTS_CALL, job_id, after, _checked(limit))
+        rows = await self.caller.call(store.ATTEMPTS_CALL, job_id, after, _checked(limit))
         return [AttemptRow(**row) for row in rows]
 
     async def blockers(self, job_id: UUID) -> list[BlockerRow]:
         """Return the chains that a job waits or waited for, in the order in which it sees them."""
-        ((text,),) = await self._caller.call(BLOCKERS_CALL, job_id)
+        ((text,),) = await self.caller.call(store.BLOCKERS_CALL, job_id)
         return [] if text is None else msgspec.json.decode(text, type=list[BlockerRow])
 
     async def types(
         self, *, after: str | None = None, limit: int = PAGE_LIMIT
     ) -> Page[TypeRow, str]:
         """Return a page of the types of jobs, in the order of their names."""
-        rows = await self._rows(TYPES_CALL, after, limit=limit)
-        return page_of([TypeRow(**row) for row in rows], limit, lambda each: each.name)
+        return await self._page(TypeRow, lambda row: row.name, limit, store.TYPES_CALL, after)
 
     async def workers(
         self, *, after: UUID | None = None, limit: int = PAGE_LIMIT
     ) -> Page[WorkerRow, UUID]:
         """Return a page of the workers, in the order of their enrollment."""
-        rows = await self._rows(WORKERS_CALL, after, limit=limit)
-        return page_of([WorkerRow(**row) for row in rows], limit, lambda each: each.id)
+        return await self._page(WorkerRow, lambda row: row.id, limit, store.WORKERS_CALL, after)
 
     async def counts(self) -> list[TypeCounts]:
         """Return how many jobs of each type are open; large numbers are estimates."""
-        rows = await self._caller.call(COUNTS_CALL, COUNT_BUDGET)
+        rows = await self.caller.call(store.COUNTS_CALL, COUNT_BUDGET)
         return [TypeCounts(*row) for row in rows]
 
-    async def _rows(self, call: str, *arguments: object, limit: int) -> Sequence[Any]:
+    async def _page(
+        self,
+        shape: Callable[..., Row],
+        key: Callable[[Row], Key],
+        limit: int,
+        call: str,
+        *arguments: object,
+    ) -> Page[Row, Key]:
         """Read the rows of a page, and one more to know whether there is a next page."""
-        return await self._caller.call(call, *arguments, _checked(limit) + 1)
+        rows = await self.caller.call(call, *arguments, _checked(limit) + 1)
+        return page_of([shape(**members_of(row)) for row in rows], limit, key)
 
 
 def _checked(limit: int) -> int:
@@ -282,10 +284,9 @@ def page_of(rows: list[Row], limit: int, key: Callable[[Row], Key]) -> Page[Row,
     return Page(rows[:limit], key(rows[limit - 1]) if len(rows) > limit else None)
 
 
-def _members(row: Any) -> dict[str, Any]:
-    """Return the members of a chain or job, whose input and output are JSON as it is stored."""
-    return {**row, "input": _raw(row["input"]), "output": _raw(row["output"])}
-
-
-def _raw(text: str | None) -> msgspec.Raw:
-    return msgspec.Raw(b"null" if text is None else text.encode())
+def members_of(row: Any) -> dict[str, Any]:
+    """Return the members of a row, of which input and output are JSON as it is stored."""
+    members = dict(row)
+    for name in members.keys() & {"input", "output"}:
+        members[name] = msgspec.Raw((members[name] or "null").encode())
+    return members

@@ -29,19 +29,16 @@ class Ref(Generic[T_co]):
 
 
 class Codec(Generic[T]):
-    """Reads and writes values of one type."""
+    """Reads and writes values of one type; raises `refusal` for a value that is not of it."""
 
-    def __init__(self, kind: Any) -> None:
+    def __init__(self, kind: Any, refusal: type[BadRequest]) -> None:
         self._kind: Final = kind
+        self._refusal: Final = refusal
         self._is_model: Final = hasattr(kind, "model_validate_json")
         self._decoder: Final[Any] = None if self._is_model else msgspec.json.Decoder(kind)
 
-    def encode(self, value: T, refusal: type[BadRequest]) -> str:
-        """Return the value as JSON.
-
-        Raises:
-            BadRequest: of the kind `refusal`: the value is not of the type, or too large.
-        """
+    def encode(self, value: T) -> str:
+        """Return the value as JSON; refused if it is too large."""
         try:
             if self._is_model:
                 checked = self._kind.model_validate(value)
@@ -50,23 +47,21 @@ class Codec(Generic[T]):
                 encoded = msgspec.json.encode(value)
                 self._decoder.decode(encoded)
         except (TypeError, ValueError) as error:  # what msgspec and pydantic raise are ValueErrors
-            raise refusal(str(error)) from error
+            raise self._refusal(str(error)) from error
         if len(encoded) > VALUE_BYTES_MAX:
-            raise refusal(f"the value has {len(encoded)} bytes: use at most {VALUE_BYTES_MAX}")
+            raise self._refusal(
+                f"the value has {len(encoded)} bytes: use at most {VALUE_BYTES_MAX}"
+            )
         return encoded.decode()
 
-    def decode(self, text: str, refusal: type[BadRequest]) -> T:
-        """Return the value that the JSON stands for.
-
-        Raises:
-            BadRequest: of the kind `refusal`: it is not of the type.
-        """
+    def decode(self, text: str) -> T:
+        """Return the value that the JSON stands for."""
         try:
             if self._is_model:
                 return cast("T", self._kind.model_validate_json(text))
             return cast("T", self._decoder.decode(text))
         except ValueError as error:
-            raise refusal(str(error)) from error
+            raise self._refusal(str(error)) from error
 
 
 def refs_in(value: object) -> Iterator[Ref[Any]]:

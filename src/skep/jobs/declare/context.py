@@ -76,36 +76,6 @@ class Attendance(Protocol):
         ...
 
 
-class Detached:
-    """Of handlers that run in another process: without contact to the worker."""
-
-    stop_reason: str | None = None
-
-    def report(self, share: float | None, note: str | None) -> None:
-        """Ignore it."""
-
-
-class NoTransactions:
-    """Of handlers that run outside the event loop."""
-
-    @property
-    def connection(self) -> Connection:
-        """Refuse."""
-        raise Refused(
-            "a handler in a thread or process has no transaction of the worker: open your own"
-        )
-
-    def prepare(self) -> AbstractAsyncContextManager[Connection]:
-        """Refuse."""
-        return self.complete()
-
-    def complete(self) -> AbstractAsyncContextManager[Connection]:
-        """Refuse."""
-        raise Refused(
-            "a handler in a thread or process has no transaction of the worker: open your own"
-        )
-
-
 class Ctx(Generic[I, O]):
     """One attempt of a job that takes an `I`, in a chain that yields an `O`."""
 
@@ -114,29 +84,20 @@ class Ctx(Generic[I, O]):
         facts: JobFacts,
         value: I,
         blockers: list[BlockerResult],
-        transactions: Transactions,
-        attendance: Attendance,
+        transactions: Transactions | None = None,
+        attendance: Attendance | None = None,
     ) -> None:
+        """Without the last two it is that of a handler in a process of its own."""
         self.facts: Final = facts
+        self.job_id: Final = facts.job_id
+        """The same in every attempt, so a good key for what must happen once."""
+        self.chain_id: Final = facts.chain_id
+        self.attempt: Final = facts.attempt
+        """The number of this attempt, from 1."""
         self.input: Final = value
         self._blockers: Final = {blocker.chain_id: blocker for blocker in blockers}
-        self._transactions: Final = transactions
+        self._worker_transactions: Final = transactions
         self._attendance: Final = attendance
-
-    @property
-    def job_id(self) -> UUID:
-        """The job's id: the same in every attempt, so a good key for what must happen once."""
-        return self.facts.job_id
-
-    @property
-    def chain_id(self) -> UUID:
-        """The chain's id."""
-        return self.facts.chain_id
-
-    @property
-    def attempt(self) -> int:
-        """The number of this attempt, from 1."""
-        return self.facts.attempt
 
     @property
     def blockers(self) -> list[Ref[Any]]:
@@ -152,7 +113,7 @@ class Ctx(Generic[I, O]):
 
         Raises:
             BlockerMissing: the job did not wait for that chain.
-            ChainFailed: it did not complete (when the job was let run from outside).
+            ChainFailed: it did not complete, and the job ignores that (`on_blocker_failure`).
         """
         try:
             blocker = self._blockers[ref.id]
@@ -162,6 +123,14 @@ class Ctx(Generic[I, O]):
             raise ChainFailed(f"chain {ref.id} is {blocker.state}")
         result: T = blocker.value
         return result
+
+    @property
+    def _transactions(self) -> Transactions:
+        if self._worker_transactions is None:
+            raise Refused(
+                "a handler in a thread or process has no transaction of the worker: open your own"
+            )
+        return self._worker_transactions
 
     @property
     def connection(self) -> Connection:
@@ -186,11 +155,11 @@ class Ctx(Generic[I, O]):
     @property
     def cancelled(self) -> str | None:
         """Why the handler should stop, or None."""
-        return self._attendance.stop_reason
+        return None if self._attendance is None else self._attendance.stop_reason
 
     def check(self) -> None:
         """Raise OwnershipLost if the handler should stop; for handlers that cannot be cancelled."""
-        if (reason := self._attendance.stop_reason) is not None:
+        if (reason := self.cancelled) is not None:
             raise OwnershipLost(f"the job should stop: {reason}")
 
     def report(self, share: float | None = None, note: str | None = None) -> None:
@@ -204,4 +173,5 @@ class Ctx(Generic[I, O]):
         """
         if share is not None and not 0 <= share <= 1:
             raise BadRequest(f"invalid share {share}: use 0 to 1")
-        self._attendance.report(share, None if note is None else note[:NOTE_LENGTH_MAX])
+        if self._attendance is not None:
+            self._attendance.report(share, None if note is None else note[:NOTE_LENGTH_MAX])

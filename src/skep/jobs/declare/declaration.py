@@ -13,8 +13,23 @@ import random
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVar, get_args
+from functools import partial
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Generic,
+    Literal,
+    TypeAlias,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    cast,
+    get_args,
+)
 from uuid import UUID
+
+import msgspec
 
 from skep.jobs.declare.codec import Codec, Ref, refs_in
 from skep.jobs.errors import DuplicateBlocker, InvalidInput, InvalidOutput, UnknownJobType
@@ -32,6 +47,9 @@ I2 = TypeVar("I2")
 
 Mode: TypeAlias = Literal["staged", "atomic"]
 Executor: TypeAlias = Literal["loop", "thread", "process"]
+OnBlockerFailure: TypeAlias = Literal["wait", "fail", "ignore"]
+"""When a chain that a job waits for fails or is cancelled, the job waits until that is retried,
+fails too, or runs as if it had completed."""
 Middleware: TypeAlias = "Callable[[Ctx[Any, Any]], AbstractAsyncContextManager[None]]"
 """Wraps an attempt: code before `yield` runs before the handler, code behind it after."""
 
@@ -112,7 +130,7 @@ class Dedup:
     Attributes:
         key: whose chains are one.
         scope: "open": only a chain that has not ended holds its key; "any": a chain that has ended
-            holds it as well.
+            holds it as well, even when it was pruned, until it is deleted.
         window: only a chain started so recently holds its key; None = for ever.
         instead_of: a chain whose hold does not count. A job that starts its own successor with the
             key it holds itself names its own chain here.
@@ -158,27 +176,15 @@ class Job(Generic[I, O]):
         self.priority: Final = priority
         self.executor: Final[Executor] = executor
         self.handler: Callable[[Ctx[I, O]], Any] | None = None
-        self._input: Final = Codec[I](input_type)
-        self._output: Final = Codec[O](output_type)
-
-    def encode_input(self, value: I) -> str:
-        """Return an input as JSON; InvalidInput if it is not one."""
-        return self._input.encode(value, InvalidInput)
-
-    def decode_input(self, text: str) -> I:
-        """Return the input that the JSON stands for; InvalidInput if it is not one."""
-        return self._input.decode(text, InvalidInput)
-
-    def encode_output(self, value: O) -> str:
-        """Return an output as JSON; InvalidOutput if it is not one."""
-        return self._output.encode(value, InvalidOutput)
-
-    def decode_output(self, text: str) -> O:
-        """Return the output that the JSON stands for; InvalidOutput if it is not one."""
-        return self._output.decode(text, InvalidOutput)
+        self.input: Final = Codec[I](input_type, InvalidInput)
+        self.output: Final = Codec[O](output_type, InvalidOutput)
 
     def __repr__(self) -> str:
         return f"Job({self.name!r})"
+
+    def __reduce__(self) -> "tuple[Callable[..., Job[Any, Any]], tuple[object, ...]]":
+        # A handler in a process of its own continues with it: what is written with a job is enough.
+        return partial(Job[Any, Any], retry=self.retry), (self.name, msgspec.Raw, msgspec.Raw)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,20 +199,49 @@ class Step:
     priority: int = 0
     limit_key: str | None = None
     blockers: tuple[Ref[Any], ...] = ()
-    is_fatal: bool = False
+    on_blocker_failure: OnBlockerFailure = "wait"
+
+
+class StepOptions(TypedDict, total=False):
+    """When a job runs, and after what: what may be left out."""
+
+    after: timedelta | None
+    at: datetime | None
+    priority: int | None
+    limit_key: str | None
+    blockers: Sequence[Ref[Any] | UUID]
+    on_blocker_failure: OnBlockerFailure
+
+
+class StartOptions(StepOptions, total=False):
+    """The same for a chain."""
+
+    chain_id: UUID | None
+    key: str | Dedup | None
+    deadline: timedelta | None
+    parent: UUID | None
+
+
+def _ref(blocker: object) -> Ref[Any]:
+    """Return what stands for a chain to wait for, given as that or by its id."""
+    if isinstance(blocker, UUID):
+        return Ref(blocker)
+    if not isinstance(blocker, Ref):
+        raise BadRequest(f"invalid blocker {blocker!r}: use chain.ref or the id of a chain")
+    return cast("Ref[Any]", blocker)
 
 
 def _step(
     job: Job[I, Any],
     value: I,
+    step_id: UUID | None = None,
     *,
-    step_id: UUID | None,
-    after: timedelta | None,
-    at: datetime | None,
-    priority: int | None,
-    limit_key: str | None,
-    blockers: Sequence[Ref[Any]],
-    is_fatal: bool,
+    after: timedelta | None = None,
+    at: datetime | None = None,
+    priority: int | None = None,
+    limit_key: str | None = None,
+    blockers: Sequence[Ref[Any] | UUID] = (),
+    on_blocker_failure: OnBlockerFailure = "wait",
 ) -> Step:
     if after is not None and at is not None:
         raise BadRequest("both after and at are given: use one of them")
@@ -215,20 +250,25 @@ def _step(
     chosen = job.priority if priority is None else priority
     if not PRIORITY_MIN <= chosen <= PRIORITY_MAX:
         raise BadRequest(f"invalid priority {chosen}: use {PRIORITY_MIN} to {PRIORITY_MAX}")
-    awaited = (*blockers, *refs_in(value))
-    if len({ref.id for ref in blockers}) < len(blockers):
+    if on_blocker_failure not in get_args(OnBlockerFailure):
+        raise BadRequest(
+            f"invalid on_blocker_failure {on_blocker_failure!r}: use wait, fail or ignore"
+        )
+    refs = [_ref(blocker) for blocker in blockers]
+    if len({ref.id for ref in refs}) < len(refs):
         raise DuplicateBlocker
+    # An input may name the same chain in several places.
+    awaited = {ref.id: ref for ref in (*refs, *refs_in(value))}
     return Step(
         job=job,
-        input=job.encode_input(value),
+        input=job.input.encode(value),
         id=step_id or new_id(),
         after=after,
         at=at,
         priority=chosen,
         limit_key=limit_key,
-        # An input may name the same chain in several places.
-        blockers=tuple({ref.id: ref for ref in awaited}.values()),
-        is_fatal=is_fatal,
+        blockers=tuple(awaited.values()),
+        on_blocker_failure=on_blocker_failure,
     )
 
 
@@ -243,27 +283,12 @@ class Start(Generic[O]):
         value: I,
         *,
         chain_id: UUID | None = None,
-        after: timedelta | None = None,
-        at: datetime | None = None,
-        priority: int | None = None,
         key: str | Dedup | None = None,
-        limit_key: str | None = None,
         deadline: timedelta | None = None,
-        blockers: Sequence[Ref[Any]] = (),
-        fails_with_blockers: bool = False,
         parent: UUID | None = None,
+        **options: Unpack[StepOptions],
     ) -> None:
-        self.step: Final = _step(
-            job,
-            value,
-            step_id=chain_id,
-            after=after,
-            at=at,
-            priority=priority,
-            limit_key=limit_key,
-            blockers=blockers,
-            is_fatal=fails_with_blockers,
-        )
+        self.step: Final = _step(job, value, chain_id, **options)
         self.dedup: Final = Dedup(key) if isinstance(key, str) else key
         self.deadline: Final = deadline
         self.parent: Final = parent
@@ -274,29 +299,17 @@ class Continue(Generic[O]):
 
     __slots__ = ("step",)
 
-    def __init__(
-        self,
-        job: Job[I2, O],
-        value: I2,
-        *,
-        after: timedelta | None = None,
-        at: datetime | None = None,
-        priority: int | None = None,
-        limit_key: str | None = None,
-        blockers: Sequence[Ref[Any]] = (),
-        fails_with_blockers: bool = False,
-    ) -> None:
-        self.step: Final = _step(
-            job,
-            value,
-            step_id=None,
-            after=after,
-            at=at,
-            priority=priority,
-            limit_key=limit_key,
-            blockers=blockers,
-            is_fatal=fails_with_blockers,
-        )
+    def __init__(self, job: Job[I2, O], value: I2, **options: Unpack[StepOptions]) -> None:
+        self.step: Final = _step(job, value, **options)
+
+
+class JobOptions(TypedDict, total=False):
+    """What may be left out of every declaration."""
+
+    retry: Retry | None
+    timeout: timedelta | None
+    limits: Limits | None
+    priority: int
 
 
 @dataclass(slots=True)
@@ -342,10 +355,7 @@ class JobTypes:
         *,
         mode: Mode = "staged",
         together: int = 1,
-        retry: Retry | None = None,
-        timeout: timedelta | None = None,
-        limits: Limits | None = None,
-        priority: int = 0,
+        **options: Unpack[JobOptions],
     ) -> "Callable[[Callable[[Ctx[I, O]], Awaitable[O | Continue[O]]]], Job[I, O]]":
         """Declare the decorated coroutine function as a job's handler.
 
@@ -353,25 +363,14 @@ class JobTypes:
         behind a savepoint. It is several times cheaper, but rows that one locks stay locked until
         the last has ended, so it suits handlers that are quick and touch rows of their own.
         """
-        return self._decorator(
-            name,
-            mode=mode,
-            together=together,
-            retry=retry,
-            timeout=timeout,
-            limits=limits,
-            priority=priority,
-        )
+        return self._decorator(name, mode=mode, together=together, **options)
 
     def sync_job(
         self,
         name: str,
         *,
         executor: Literal["thread", "process"] = "thread",
-        retry: Retry | None = None,
-        timeout: timedelta | None = None,
-        limits: Limits | None = None,
-        priority: int = 0,
+        **options: Unpack[JobOptions],
     ) -> "Callable[[Callable[[Ctx[I, O]], O | Continue[O]]], Job[I, O]]":
         """Declare the decorated plain function as a job's handler.
 
@@ -379,14 +378,7 @@ class JobTypes:
         it must be a function of a module that the process can import, and sees of its context only
         the data.
         """
-        return self._decorator(
-            name,
-            executor=executor,
-            retry=retry,
-            timeout=timeout,
-            limits=limits,
-            priority=priority,
-        )
+        return self._decorator(name, executor=executor, **options)
 
     def _decorator(self, name: str, **options: Any) -> Callable[[Any], Job[Any, Any]]:
         def decorate(handler: Callable[..., Any]) -> Job[Any, Any]:

@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 CONSUME_CALL: Final = (
     "select partition_id, partition_name, taken_from, taken_to, delivery, first, created_at, body,"
-    " passed_over from skep.consume_messages($1::text, $2::text, $3::integer, $4::integer)"
+    " passed_over, counts from skep.consume_messages($1::text, $2::text, $3::integer, $4::integer)"
 )
 PARTITIONS_MAX: Final = 1_000
 BATCH: Final = 100
@@ -118,7 +118,8 @@ def _check(queue: str, group: str, limit: int, partitions: int) -> None:
 def _messages(
     row: Any, decoder: Any, open_envelope: "OpenEnvelope | None"
 ) -> Iterator[QueueMessage[Any]]:
-    partition_id, partition, taken_from, taken_to, delivery, first, created_at, body, passed = row
+    (partition_id, partition, taken_from, taken_to, delivery, first, created_at, body, passed,
+     counts) = row  # fmt: skip
     for offset, envelope in enumerate(_split(body), first):
         text = bytes(envelope)
         if not taken_from < offset <= taken_to or offset in (passed or ()) or text == _DELETED:
@@ -134,8 +135,14 @@ def _messages(
             headers=head.headers,
             trace_id=head.trace_id,
             created_at=created_at,
-            delivery=delivery,
+            delivery=_delivery_of(offset, counts) or delivery,
         )
+
+
+def _delivery_of(offset: int, counts: list[int] | None) -> int | None:
+    """Return how often a message was delivered, if those of its partition differ."""
+    runs = zip((counts or ())[::3], (counts or ())[1::3], strict=True)
+    return next((deliveries for upto, deliveries in runs if upto >= offset), None)
 
 
 def _read(envelope: bytes, open_envelope: "OpenEnvelope | None") -> tuple[_Head, bytes]:

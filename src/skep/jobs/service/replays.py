@@ -7,6 +7,7 @@ kept as the job's input, so that a replay outlives the broker and the worker.
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Annotated, Any, Final, Literal
@@ -18,9 +19,9 @@ from msgspec import Meta
 from skep.db.access.slots import Caller
 from skep.jobs.client.inspection import JobFilter, JobRow, Page
 from skep.jobs.errors import JobNotFound
-from skep.jobs.service.service import JobService, StartedChain, StartRequest
+from skep.jobs.service.service import JobService, StartRequest
 from skep.model.errors import BadRequest, NotFound, Refused
-from skep.model.names import check_name
+from skep.model.names import check_name, check_optional_name
 
 REPLAY_JOB: Final = "skep.replay"
 WORKER_COMMAND: Final = "skep worker skep.replay_worker:app"
@@ -128,23 +129,20 @@ class StartedReplay(msgspec.Struct, frozen=True, rename="camel"):
     """The command that runs replays, on a machine with Spark."""
 
 
+@dataclass(frozen=True, slots=True)
 class Replays:
     """Orders replays and shows them."""
 
-    def __init__(self, jobs: JobService, caller: Caller) -> None:
-        self._jobs: Final = jobs
-        self._caller: Final = caller
+    jobs: JobService
+    caller: Caller
 
     async def start(
         self, order: ReplayOrder, *, key: str | None = None, trace: str | None = None
     ) -> StartedReplay:
         """Order a replay.
 
-        Args:
-            order: What to do.
-            key: A second order with it starts nothing. Without one, the same order starts nothing
-                while the first is open; later it finds that there is nothing to do.
-            trace: The context of the chain.
+        A second order with the same key starts nothing. Without a key, the same order starts
+        nothing while the first is open; later it finds that there is nothing to do.
 
         Raises:
             BadRequest: The times or a name make no sense.
@@ -155,24 +153,26 @@ class Replays:
         checked = _checked(order)
         _refuse_nul(key=key)
         await self._check_queues(checked)
-        (chain,) = await self._jobs.start([_start(checked, key)], trace=trace)
+        (chain,) = await self.jobs.start([_start(checked, key)], trace=trace)
         if chain.is_duplicate:
-            await self._require_same(chain, checked)
+            found = await self.jobs.job(chain.id)
+            if _read(found.input, ReplayOrder) != checked:
+                raise KeyTaken(
+                    f"the key belongs to the replay {chain.id}, which does something else"
+                )
         return StartedReplay(
             chain.id, chain.is_duplicate, f"/api/v1/chains/{chain.id}", WORKER_COMMAND
         )
 
     async def page(self, *, limit: int, after: UUID | None) -> Page[ReplayRow, UUID]:
         """Return a page of replays, the newest first."""
-        page = await self._jobs.inspection.jobs(
-            JobFilter(type=REPLAY_JOB), limit=limit, after=after
-        )
+        page = await self.jobs.inspection.jobs(JobFilter(type=REPLAY_JOB), limit=limit, after=after)
         return Page(await self._rows(page.items), page.after)
 
     async def show(self, replay_id: UUID) -> ReplayRow:
         """Return a replay; NotFound if there is none."""
         try:
-            job = await self._jobs.job(replay_id)
+            job = await self.jobs.job(replay_id)
         except JobNotFound:
             job = None
         if job is None or job.type != REPLAY_JOB:
@@ -182,7 +182,7 @@ class Replays:
 
     async def _check_queues(self, order: ReplayOrder) -> None:
         arguments = ([order.queue, order.into], order.partition)
-        found = {row["name"]: row for row in await self._caller.call(QUEUES_CALL, *arguments)}
+        found = {row["name"]: row for row in await self.caller.call(QUEUES_CALL, *arguments)}
         source, target = found.get(order.queue), found.get(order.into)
         if source is None:
             raise NotFound(f"there is no queue {order.queue!r}")
@@ -201,16 +201,11 @@ class Replays:
                 "say decrypt if that is meant"
             )
 
-    async def _require_same(self, chain: StartedChain, order: ReplayOrder) -> None:
-        found = await self._jobs.job(chain.id)
-        if _read(found.input, ReplayOrder) != order:
-            raise KeyTaken(f"the key belongs to the replay {chain.id}, which does something else")
-
     async def _rows(self, jobs: Sequence[JobRow]) -> list[ReplayRow]:
         now: datetime | None = None
         if any(job.state == "ready" for job in jobs):
-            ((now,),) = await self._caller.call(NOW_CALL)
-        return [_row(job, _waited_s(job, now)) for job in jobs]
+            ((now,),) = await self.caller.call(NOW_CALL)
+        return [_row(job, now) for job in jobs]
 
 
 def _checked(order: ReplayOrder) -> ReplayOrder:
@@ -222,7 +217,7 @@ def _checked(order: ReplayOrder) -> ReplayOrder:
         raise BadRequest("from must be before to")
     check_name("queue", order.queue)
     check_name("into", order.into)
-    check_name("partition", order.partition or "")
+    check_optional_name("partition", order.partition)
     _refuse_nul(where=order.where, name=order.name)
     try:
         return msgspec.structs.replace(
@@ -261,20 +256,15 @@ def _read(text: msgspec.Raw, shape: Any) -> Any:
         return None
 
 
-def _waited_s(job: JobRow, now: datetime | None) -> float:
-    """Return for how long a job could have been taken."""
-    if job.state != "ready" or job.due_at is None or now is None:
-        return 0.0
-    return (now - job.due_at).total_seconds()
-
-
-def _row(job: JobRow, waited_s: float) -> ReplayRow:
+def _row(job: JobRow, now: datetime | None) -> ReplayRow:
     hint = None
-    if waited_s > WAITING_S:
-        hint = (
-            f"No worker has taken it for {waited_s:.0f} s. On a machine with Spark run: "
-            f"{WORKER_COMMAND}"
-        )
+    if job.state == "ready" and job.due_at is not None and now is not None:
+        waited_s = (now - job.due_at).total_seconds()
+        if waited_s > WAITING_S:
+            hint = (
+                f"No worker has taken it for {waited_s:.0f} s. On a machine with Spark run: "
+                f"{WORKER_COMMAND}"
+            )
     return ReplayRow(
         id=job.id,
         state=job.state,

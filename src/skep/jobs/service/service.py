@@ -6,6 +6,7 @@ JSON, and the worker that runs the job checks it.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Final, Generic, Literal, TypeVar
 from uuid import UUID
@@ -16,12 +17,7 @@ from msgspec import Meta
 from skep.db.access.slots import Caller
 from skep.jobs.client.awaiting import Awaiting, ChainOutcome
 from skep.jobs.client.bulk import Bulk
-from skep.jobs.client.control import (
-    ChainControl,
-    HeldJob,
-    require_other_chains,
-    require_started,
-)
+from skep.jobs.client.control import ChainControl, HeldJob, require_other_chains
 from skep.jobs.client.inspection import (
     ChainFilter,
     ChainRow,
@@ -38,17 +34,15 @@ from skep.jobs.declare.declaration import (
     Continue,
     Dedup,
     Job,
+    OnBlockerFailure,
     Retry,
     Start,
+    StepOptions,
 )
-from skep.jobs.errors import (
-    ChainNotFound,
-    JobNotFound,
-    ScheduleNotFound,
-)
+from skep.jobs.errors import ChainNotFound, JobNotFound, ScheduleNotFound
 from skep.jobs.schedules import Missed, Schedule, Scheduler, ScheduleRow
-from skep.jobs.signals import Announcements, Signals
-from skep.jobs.store import START_CALL, Settlement, start_arguments, started
+from skep.jobs.signals import Announcements
+from skep.jobs.store import Outcome, Settlement
 
 STARTS_MAX: Final = 1_000
 RESULT_POLL_S: Final = 0.5
@@ -87,8 +81,8 @@ class StepRequest(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     limit_key: Annotated[str, Meta(max_length=1_000)] | None = None
     blockers: Annotated[list[UUID], Meta(max_length=1_000)] = []
     """Chains that must complete first."""
-    fails_with_blockers: bool = False
-    """Whether it fails when one of them does; otherwise it waits until that is retried."""
+    on_blocker_failure: OnBlockerFailure = "wait"
+    """When one of them fails or is cancelled: wait until it is retried, fail too, or ignore it."""
 
 
 class StartRequest(StepRequest, frozen=True, kw_only=True, rename="camel"):
@@ -124,6 +118,7 @@ class ScheduleRequest(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     priority: Priority = 0
     max_attempts: Attempts = MAX_ATTEMPTS
     is_enabled: bool = True
+    """False pauses it."""
 
 
 class TypeThroughput(msgspec.Struct, frozen=True, rename="camel"):
@@ -144,24 +139,22 @@ class Throughput(msgspec.Struct, frozen=True, rename="camel"):
     types: list[TypeThroughput]
 
 
+@dataclass(slots=True, eq=False)
 class _Cached(Generic[T]):
     """A value that is read at most once in a while; concurrent callers share the reading."""
 
-    def __init__(
-        self, read: Callable[[], Awaitable[T]], kept_s: float, now: Callable[[], float]
-    ) -> None:
-        self._read: Final = read
-        self._kept_s: Final = kept_s
-        self._now: Final = now
-        self._reading: Final = asyncio.Lock()
-        self._kept: tuple[float, T] | None = None
+    read: Callable[[], Awaitable[T]]
+    kept_s: float
+    now: Callable[[], float]
+    reading: asyncio.Lock = field(default_factory=asyncio.Lock)
+    kept: tuple[float, T] | None = None
 
     async def __call__(self) -> T:
-        async with self._reading:
-            if self._kept is None or self._now() - self._kept[0] > self._kept_s:
-                value = await self._read()
-                self._kept = (self._now(), value)
-            return self._kept[1]
+        async with self.reading:
+            if self.kept is None or self.now() - self.kept[0] > self.kept_s:
+                value = await self.read()
+                self.kept = (self.now(), value)
+            return self.kept[1]
 
 
 class JobService:
@@ -171,7 +164,7 @@ class JobService:
         self._caller: Final = caller
         self._announcements: Final = Announcements(caller)
         self._awaiting: Final = Awaiting(caller, poll_s=RESULT_POLL_S)
-        self._scheduler: Final = Scheduler(caller)
+        self.scheduler: Final = Scheduler(caller)
         self.inspection: Final = Inspection(caller)
         self.control: Final = ChainControl(caller, self._announcements)
         self.bulk: Final = Bulk(caller, self._announcements)
@@ -194,14 +187,8 @@ class JobService:
             ChainExists, BlockerMissing, BadRequest: nothing was written.
         """
         starts = [_start(request) for request in requests]
-        arguments = start_arguments(starts, notify=False, traces=[trace] * len(starts))
-        answers = started(await self._caller.call(START_CALL, *arguments))
-        require_started(answers)
-        chains = [StartedChain(each.chain_id, each.outcome == "duplicate") for each in answers]
-        pairs = zip(requests, chains, strict=True)
-        names = [request.type for request, chain in pairs if not chain.is_duplicate]
-        self._announcements.add(Signals(types_ready=names))
-        return chains
+        answers = await self.control.start_chains(starts, traces=[trace] * len(starts))
+        return [StartedChain(each.chain_id, each.is_duplicate) for each in answers]
 
     async def chain(self, chain_id: UUID) -> ChainRow:
         """Return a chain; ChainNotFound if there is none."""
@@ -218,11 +205,7 @@ class JobService:
         return page.items[0]
 
     async def result(self, chain_id: UUID, *, timeout_s: float) -> ChainOutcome | None:
-        """Return how a chain ended, None if it is still open after so long.
-
-        Raises:
-            ChainNotFound: there is no such chain, or not any more.
-        """
+        """Return how a chain ended, None if it is still open after so long; or ChainNotFound."""
         try:
             async with asyncio.timeout(timeout_s):
                 return await self._awaiting.outcome(chain_id)
@@ -245,70 +228,62 @@ class JobService:
         ]
         return Throughput(rows[0]["span_s"] if rows else THROUGHPUT_SPAN_S, types)
 
-    async def complete(self, chain_id: UUID, output: msgspec.Raw, *, job: str | None) -> None:
-        """Complete the open job of a chain, and with it the chain. Raises as `settle` does."""
-        await self.control.settle(
-            chain_id,
-            lambda held: Settlement(*_token(held, job), "completed", output=bytes(output).decode()),
-        )
+    async def settle(
+        self,
+        chain_id: UUID,
+        outcome: Outcome,
+        *,
+        job: str | None,
+        output: msgspec.Raw | None = None,
+        error: str | None = None,
+        request: StepRequest | None = None,
+    ) -> None:
+        """Settle the open job of a chain: completed, failed, or continued with another job.
 
-    async def fail(self, chain_id: UUID, error: str, *, job: str | None) -> None:
-        """Let the open job of a chain fail, and with it the chain. Raises as `settle` does."""
-        await self.control.settle(
-            chain_id, lambda held: Settlement(*_token(held, job), "failed", error=error)
-        )
+        `job` is the type it must have, None for any. Raises as `ChainControl.settle` does.
+        """
+        step = None
+        if request is not None:
+            step = Continue(_job(request), request.input, **_options(request)).step
+            require_other_chains(step, chain_id)
+        text = None if output is None else bytes(output).decode()
 
-    async def go_on(self, chain_id: UUID, request: StepRequest, *, job: str | None) -> None:
-        """Complete the open job of a chain, which goes on with another."""
-        step = _continuation(request).step
-        require_other_chains(step, chain_id)
-        await self.control.settle(
-            chain_id, lambda held: Settlement(*_token(held, job), "continued", next=step)
-        )
+        def decide(held: HeldJob) -> Settlement:
+            if job is not None:
+                held.require_type(job)
+            return Settlement(*held.token, outcome, output=text, error=error, next=step)
+
+        await self.control.settle(chain_id, decide)
 
     async def put_schedule(self, name: str, request: ScheduleRequest) -> ScheduleRow:
         """Make or change a schedule, and return it."""
-        job = _job(request.type, request.priority, request.max_attempts)
         schedule = Schedule(
             name,
-            job,
+            _job(request),
             request.input,
             cron=request.cron,
             timezone=request.timezone,
             missed=request.missed,
             is_enabled=request.is_enabled,
         )
-        await self._scheduler.put(schedule)
-        return await self.schedule(name)
-
-    async def schedule(self, name: str) -> ScheduleRow:
-        """Return a schedule; ScheduleNotFound if there is none."""
-        row = await self._scheduler.find(name)
-        if row is None:
-            raise ScheduleNotFound(f"there is no schedule {name!r}")
-        return row
+        await self.scheduler.put(schedule)
+        return await self.scheduler.find(name)
 
     async def schedules(self, *, after: str | None, limit: int) -> Page[ScheduleRow, str]:
         """Return a page of schedules in the order of their names."""
-        rows = await self._scheduler.page(after=after, limit=limit + 1)
+        rows = await self.scheduler.page(after=after, limit=limit + 1)
         return page_of(rows, limit, lambda schedule: schedule.name)
 
     async def delete_schedule(self, name: str) -> None:
         """Forget a schedule; ScheduleNotFound if there is none."""
-        if not await self._scheduler.delete(name):
+        if not await self.scheduler.delete(name):
             raise ScheduleNotFound(f"there is no schedule {name!r}")
 
 
-def _token(held: HeldJob, expected: str | None) -> tuple[UUID, int]:
-    if expected is not None and held.type != expected:
-        raise held.mismatch(expected)
-    return held.token
-
-
-def _job(name: str, priority: int, max_attempts: int) -> Job[Any, Any]:
+def _job(request: StepRequest | ScheduleRequest) -> Job[Any, Any]:
     """Return a job of which only the request is known."""
-    retry = Retry(max_attempts=max_attempts)
-    return Job(name, msgspec.Raw, msgspec.Raw, priority=priority, retry=retry)
+    retry = Retry(max_attempts=request.max_attempts)
+    return Job(request.type, msgspec.Raw, msgspec.Raw, priority=request.priority, retry=retry)
 
 
 def _start(request: StartRequest) -> Start[Any]:
@@ -316,30 +291,24 @@ def _start(request: StartRequest) -> Start[Any]:
     if request.key is not None:
         dedup = Dedup(request.key, request.key_scope, _span(request.key_window_seconds))
     return Start(
-        _job(request.type, request.priority, request.max_attempts),
+        _job(request),
         request.input,
         chain_id=request.id,
-        after=_span(request.delay_seconds),
-        at=request.at,
         key=dedup,
-        limit_key=request.limit_key,
         deadline=_span(request.deadline_seconds),
-        blockers=[Ref(chain_id) for chain_id in request.blockers],
-        fails_with_blockers=request.fails_with_blockers,
         parent=request.parent_job_id,
+        **_options(request),
     )
 
 
-def _continuation(request: StepRequest) -> Continue[Any]:
-    return Continue(
-        _job(request.type, request.priority, request.max_attempts),
-        request.input,
-        after=_span(request.delay_seconds),
-        at=request.at,
-        limit_key=request.limit_key,
-        blockers=[Ref(chain_id) for chain_id in request.blockers],
-        fails_with_blockers=request.fails_with_blockers,
-    )
+def _options(request: StepRequest) -> StepOptions:
+    return {
+        "after": _span(request.delay_seconds),
+        "at": request.at,
+        "limit_key": request.limit_key,
+        "blockers": [Ref(chain_id) for chain_id in request.blockers],
+        "on_blocker_failure": request.on_blocker_failure,
+    }
 
 
 def _span(seconds: float | None) -> timedelta | None:

@@ -9,10 +9,10 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from skep.db.access.slots import Caller
+from skep.jobs import store
 from skep.jobs.client.control import CLOSED_STATES, PRUNE_BATCH
 from skep.jobs.schedules import NOW_CALL, Scheduler
 from skep.jobs.signals import Announcements
-from skep.jobs.store import PRUNE_CALL
 from skep.jobs.worker.upkeep import recover
 
 _log = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ class ChainPrune:
         """Delete a batch; go on behind it the next time, and from the front after the last."""
         ((now,),) = await self._caller.call(NOW_CALL)
         ((deleted, at, chain_id),) = await self._caller.call(
-            PRUNE_CALL, now - self._keep, list(CLOSED_STATES), PRUNE_BATCH, *self._place
+            store.PRUNE_CALL, now - self._keep, list(CLOSED_STATES), PRUNE_BATCH, *self._place
         )
         self._place = (at, chain_id)
         if deleted:

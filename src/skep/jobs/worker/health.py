@@ -68,34 +68,28 @@ class HealthServer:
     def _answer(self, line: bytes) -> bytes:
         method, _, rest = line.decode("latin-1").partition(" ")
         path = rest.partition(" ")[0].partition("?")[0]
-        if method not in {"GET", "HEAD"}:
-            return _response(405, "only GET and HEAD are allowed\n", is_head=False)
-        status, body, kind = self._page(path)
-        return _response(status, body, kind, is_head=method == "HEAD")
+        if method in {"GET", "HEAD"}:
+            status, body, kind = self._page(path)
+        else:
+            status, body, kind = 405, "only GET and HEAD are allowed\n", "text/plain"
+        content = body.encode()
+        head = (
+            f"HTTP/1.1 {status} {_REASONS[status]}\r\ncontent-type: {kind}\r\n"
+            f"content-length: {len(content)}\r\nconnection: close\r\n\r\n"
+        )
+        return head.encode() + (b"" if method == "HEAD" else content)
 
     def _page(self, path: str) -> tuple[int, str, str]:
-        is_ready = self._worker.is_ready
+        worker = self._worker
+        status = 200 if worker.is_ready else 503
         if path == "/livez":
             return 200, "alive\n", "text/plain"
         if path == "/readyz":
-            return (
-                (200, "ready\n", "text/plain") if is_ready else (503, "not ready\n", "text/plain")
-            )
+            return status, "ready\n" if worker.is_ready else "not ready\n", "text/plain"
         if path == "/health":
-            status = "healthy" if is_ready else "unhealthy"
-            worker = self._worker
-            health = _Health(status, str(worker.worker_id), worker.name, worker.running)
-            body = msgspec.json.encode(health).decode()
-            return 200 if is_ready else 503, body, "application/json"
+            word = "healthy" if worker.is_ready else "unhealthy"
+            health = _Health(word, str(worker.worker_id), worker.name, worker.running)
+            return status, msgspec.json.encode(health).decode(), "application/json"
         if path == "/metrics":
-            return 200, self._worker.meters.text(), CONTENT_TYPE
+            return 200, worker.meters.text(), CONTENT_TYPE
         return 404, "not found: use /livez, /readyz, /health or /metrics\n", "text/plain"
-
-
-def _response(status: int, body: str, kind: str = "text/plain", *, is_head: bool) -> bytes:
-    content = body.encode()
-    head = (
-        f"HTTP/1.1 {status} {_REASONS[status]}\r\ncontent-type: {kind}\r\n"
-        f"content-length: {len(content)}\r\nconnection: close\r\n\r\n"
-    )
-    return head.encode() + (b"" if is_head else content)

@@ -49,6 +49,7 @@ class JobMeters:
         self._lease_losses = 0
         self._concurrency: Final = concurrency
         self.running = 0
+        self.abandoned = 0
 
     def claimed(self, job: str, waited_s: float) -> None:
         """Count a claim of a job that had been ready for so long."""
@@ -64,51 +65,52 @@ class JobMeters:
         """Count a lost lease of the worker."""
         self._lease_losses += 1
 
-    def attempts(self, job: str, outcome: str) -> int:
-        """Return how many attempts of a job ended so."""
-        return self._attempts[job, outcome]
-
     def text(self) -> str:
         """Return everything as Prometheus reads it."""
-        ended = (
+        ended = [
             _sample("skep_job_attempts_total", (("type", job), ("outcome", outcome)), count)
             for (job, outcome), count in self._attempts.items()
-        )
-        return "".join(
-            [
-                *_family("skep_job_attempts_total", "counter", "Attempts that ended.", ended),
-                *_family(
-                    "skep_job_attempt_duration_seconds",
-                    "histogram",
-                    "From the claim of a job to the end of its attempt.",
-                    self._durations.samples("skep_job_attempt_duration_seconds"),
-                ),
-                *_family(
-                    "skep_job_wait_seconds",
-                    "histogram",
-                    "From the time a job was due to its claim.",
-                    self._waits.samples("skep_job_wait_seconds"),
-                ),
-                *_single("skep_job_claims_total", "counter", "Jobs claimed.", self._claims),
-                *_single("skep_jobs_running", "gauge", "Jobs under way.", self.running),
-                *_single("skep_worker_concurrency", "gauge", "Jobs at a time.", self._concurrency),
-                *_single(
-                    "skep_worker_lease_losses_total",
-                    "counter",
-                    "Leases of this worker that ran out.",
-                    self._lease_losses,
-                ),
-            ]
-        )
+        ]
+        durations, waits = "skep_job_attempt_duration_seconds", "skep_job_wait_seconds"
+        families = [
+            _family("skep_job_attempts_total", "counter", "Attempts that ended.", ended),
+            _family(
+                durations,
+                "histogram",
+                "From the claim of a job to the end of its attempt.",
+                self._durations.samples(durations),
+            ),
+            _family(
+                waits,
+                "histogram",
+                "From the time a job was due to its claim.",
+                self._waits.samples(waits),
+            ),
+            _single("skep_job_claims_total", "counter", "Jobs claimed.", self._claims),
+            _single("skep_jobs_running", "gauge", "Jobs under way.", self.running),
+            _single(
+                "skep_worker_threads_abandoned",
+                "gauge",
+                "Threads that run on after their attempt ended.",
+                self.abandoned,
+            ),
+            _single("skep_worker_concurrency", "gauge", "Jobs at a time.", self._concurrency),
+            _single(
+                "skep_worker_lease_losses_total",
+                "counter",
+                "Leases of this worker that ran out.",
+                self._lease_losses,
+            ),
+        ]
+        return "".join(families)
 
 
-def _single(name: str, kind: str, text: str, value: float) -> Iterator[str]:
+def _single(name: str, kind: str, text: str, value: float) -> str:
     return _family(name, kind, text, [_sample(name, (), value)])
 
 
-def _family(name: str, kind: str, text: str, samples: Iterable[str]) -> Iterator[str]:
-    yield f"# HELP {name} {text}\n# TYPE {name} {kind}\n"
-    yield from samples
+def _family(name: str, kind: str, text: str, samples: Iterable[str]) -> str:
+    return f"# HELP {name} {text}\n# TYPE {name} {kind}\n{''.join(samples)}"
 
 
 def _sample(name: str, labels: Labels, value: float) -> str:

@@ -10,22 +10,15 @@ import logging
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
 from uuid import UUID
 
 from skep.db.access.errors import NotExecuted, OutcomeUnknown
 from skep.db.access.slots import Caller
+from skep.jobs import store
 from skep.jobs.signals import Announcements, Signals
-from skep.jobs.store import (
-    REPORT_CALL,
-    SETTLE_CALL,
-    Claimed,
-    Settled,
-    Settlement,
-    settle_arguments,
-    settled,
-)
+from skep.jobs.store import Claimed, Settled, Settlement, settle_arguments, settled
 from skep.model.errors import SkepError, Unavailable
 
 _log = logging.getLogger(__name__)
@@ -37,17 +30,18 @@ RETRY_PAUSE_S_MAX: Final = 5.0
 REPORT_EVERY_S: Final = 1.0
 
 
+_Batch: TypeAlias = list[tuple[Settlement, "asyncio.Future[Settled]"]]
+
+
+@dataclass(slots=True, eq=False)
 class Settler:
     """Gathers settlements of one worker."""
 
-    def __init__(
-        self, caller: Caller, announcements: Announcements, worker_id: Callable[[], UUID]
-    ) -> None:
-        self._caller: Final = caller
-        self._announcements: Final = announcements
-        self._worker_id: Final = worker_id
-        self._waiting: list[tuple[Settlement, asyncio.Future[Settled]]] = []
-        self._writing: asyncio.Task[None] | None = None
+    caller: Caller
+    announcements: Announcements
+    worker_id: Callable[[], UUID]
+    waiting: _Batch = field(default_factory=_Batch)
+    writing: asyncio.Task[None] | None = None
 
     async def settle(self, settlement: Settlement) -> Settled:
         """Write it, and return what became of it; tried again while the database is unavailable.
@@ -72,24 +66,24 @@ class Settler:
 
     async def _submit(self, settlement: Settlement) -> Settled:
         future: asyncio.Future[Settled] = asyncio.get_running_loop().create_future()
-        self._waiting.append((settlement, future))
-        if self._writing is None:
-            self._writing = asyncio.get_running_loop().create_task(self._write())
+        self.waiting.append((settlement, future))
+        if self.writing is None:
+            self.writing = asyncio.get_running_loop().create_task(self._write())
         return await future
 
     async def _write(self) -> None:
         try:
-            while self._waiting:
-                batch, self._waiting = self._waiting[:BATCH_MAX], self._waiting[BATCH_MAX:]
+            while self.waiting:
+                batch, self.waiting = self.waiting[:BATCH_MAX], self.waiting[BATCH_MAX:]
                 await self._write_batch(batch)
         finally:
-            self._writing = None
+            self.writing = None
 
-    async def _write_batch(self, batch: list[tuple[Settlement, asyncio.Future[Settled]]]) -> None:
+    async def _write_batch(self, batch: _Batch) -> None:
         settlements = [settlement for settlement, _ in batch]
         try:
-            rows = await self._caller.call(
-                SETTLE_CALL, *settle_arguments(self._worker_id(), settlements, wait=False)
+            rows = await self.caller.call(
+                store.SETTLE_CALL, *settle_arguments(self.worker_id(), settlements, wait=False)
             )
         except Unavailable as error:
             _tell(batch, error)
@@ -104,23 +98,16 @@ class Settler:
             await self._write_batch(batch[middle:])
             return
         answers = settled(rows)
-        self._announcements.add(Signals.of_settled(settlements, answers))
+        self.announcements.add(Signals.of_settled(settlements, answers))
         for (_, future), answer in zip(batch, answers, strict=True):
             if not future.done():
                 future.set_result(answer)
 
 
-def _tell(batch: list[tuple[Settlement, asyncio.Future[Settled]]], error: SkepError) -> None:
+def _tell(batch: _Batch, error: SkepError) -> None:
     for _, future in batch:
         if not future.done():
             future.set_exception(error)
-
-
-@dataclass(frozen=True, slots=True)
-class _Report:
-    attempt: int
-    share: float | None
-    note: str | None
 
 
 class Progress:
@@ -131,7 +118,7 @@ class Progress:
         self._worker_id: Final = worker_id
         self._lock: Final = threading.Lock()
         """Handlers in threads report too."""
-        self._waiting: dict[UUID, _Report] = {}
+        self._waiting: dict[UUID, tuple[int, float | None, str | None]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._writing: asyncio.Task[None] | None = None
         self._stopping: Final = asyncio.Event()
@@ -144,7 +131,7 @@ class Progress:
         """Take a report about a job, from any thread."""
         assert self._loop is not None
         with self._lock:
-            self._waiting[claimed.job_id] = _Report(claimed.attempt, share, note)
+            self._waiting[claimed.job_id] = (claimed.attempt, share, note)
         self._loop.call_soon_threadsafe(self._begin)
 
     async def stop(self) -> None:
@@ -173,15 +160,8 @@ class Progress:
             waiting, self._waiting = self._waiting, {}
         if not waiting:
             return
-        reports = waiting.values()
+        columns = map(list, zip(*waiting.values(), strict=True))
         try:
-            await self._caller.call(
-                REPORT_CALL,
-                self._worker_id(),
-                list(waiting),
-                [each.attempt for each in reports],
-                [each.share for each in reports],
-                [each.note for each in reports],
-            )
+            await self._caller.call(store.REPORT_CALL, self._worker_id(), list(waiting), *columns)
         except SkepError as error:
             _log.debug("could not write the progress of jobs: %s", error)

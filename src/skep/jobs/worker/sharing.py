@@ -45,31 +45,23 @@ class _Shared:
         """There are no more turns."""
         self.is_broken = False
         """Writes of a failed attempt may be left in it."""
+        self.is_touched = True
+        """The current attempt may have written since the last savepoint."""
         self._mark = _MARK
-        self._is_marked = False
 
     async def connect(self) -> Connection:
         """Return the connection, ready for the next turn."""
         connection = await asyncio.shield(self.opened)
-        if not self._is_marked:
+        if self.is_touched:
             await connection.execute(self._mark)
-            self._mark, self._is_marked = _MARK_ANEW, True
+            self._mark, self.is_touched = _MARK_ANEW, False
         return connection
-
-    def touch(self) -> None:
-        """Note that the current attempt uses the connection."""
-        self._is_marked = False
-
-    @property
-    def is_touched(self) -> bool:
-        """Whether the current attempt may have written."""
-        return not self._is_marked
 
     async def undo_turn(self) -> None:
         """Undo the writes of the current attempt."""
-        if not self._is_marked:
+        if self.is_touched:
             await self.opened.result().execute(_UNDO)
-            self._is_marked = True
+            self.is_touched = False
 
 
 class Sharing:
@@ -88,10 +80,6 @@ class Sharing:
     def is_crowded(self) -> bool:
         """Whether as many attempts want a turn as a transaction has seats."""
         return self._waiting + self._turn.locked() >= self._seats
-
-    def turn(self) -> "SharedTurn":
-        """Return a turn, to be entered."""
-        return SharedTurn(self)
 
     async def begin_turn(self) -> tuple[_Shared, Connection]:
         """Wait for the turn; return the transaction.
@@ -230,7 +218,7 @@ class SharedTurn:
         """The transaction, for as long as this is its turn."""
         if self._shared is None or self._connection is None:
             raise SharingUndone
-        self._shared.touch()
+        self._shared.is_touched = True
         return self._connection
 
     async def settle(self, settlement: Settlement) -> Settled | None:

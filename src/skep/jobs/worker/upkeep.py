@@ -11,14 +11,14 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
 from skep.db.access.slots import ONE_OFF, Caller, Slots
+from skep.jobs import store
 from skep.jobs.schedules import Scheduler
 from skep.jobs.signals import Announcements, Signals
-from skep.jobs.store import EXPIRE_CALL, REAP_CALL, RENEW_CALL
 from skep.model.errors import SkepError
 
 _log = logging.getLogger(__name__)
@@ -30,66 +30,47 @@ STOP_S: Final = 2.0
 JOIN_S: Final = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class Lease:
-    """What is renewed: the worker's id, for how long, and the claims it works on."""
-
-    worker_id: Callable[[], UUID]
-    seconds: float
-    claims: Callable[[], Mapping[UUID, int]]
-    """Job ids and attempts; must be safe to call from another thread."""
-
-
+@dataclass(slots=True, eq=False)
 class Upkeep:
     """The thread."""
 
-    def __init__(
-        self,
-        dsn: str,
-        lease: Lease,
-        on_lost: Callable[[dict[UUID, str]], None],
-        on_lease_lost: Callable[[str], None],
-        *,
-        uses_notify: bool,
-    ) -> None:
-        self._dsn: Final = dsn
-        self._lease: Final = lease
-        self._on_lost: Final = on_lost
-        self._on_lease_lost: Final = on_lease_lost
-        self._uses_notify: Final = uses_notify
-        self._thread: Final = threading.Thread(target=self._run, name="skep-upkeep", daemon=True)
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._stopping: asyncio.Event | None = None
-        self._is_ready: Final = threading.Event()
+    dsn: str
+    worker_id: Callable[[], UUID]
+    lease_s: float
+    claims: Callable[[], Mapping[UUID, int]]
+    """The job ids and attempts it works on; safe to call from another thread."""
+    on_lost: Callable[[dict[UUID, str]], None]
+    on_lease_lost: Callable[[str], None]
+    uses_notify: bool
+    thread: threading.Thread = field(init=False)
+    loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
     def start(self) -> None:
         """Start the thread."""
-        self._thread.start()
-        self._is_ready.wait(JOIN_S)
+        self.thread = threading.Thread(target=self._run, name="skep-upkeep", daemon=True)
+        self.thread.start()
 
     async def stop(self) -> None:
         """Let it end; the lease is not renewed any more."""
-        if self._loop is not None and self._stopping is not None:
-            self._loop.call_soon_threadsafe(self._stopping.set)
-        await asyncio.to_thread(self._thread.join, JOIN_S)
+        self.loop.call_soon_threadsafe(self.stopping.set)
+        await asyncio.to_thread(self.thread.join, JOIN_S)
 
     def _run(self) -> None:
-        asyncio.run(self._main())
+        with asyncio.Runner(loop_factory=lambda: self.loop) as runner:
+            runner.run(self._main())
 
     async def _main(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._stopping = asyncio.Event()
-        self._is_ready.set()
         slots = Slots(
-            self._dsn,
+            self.dsn,
             size=1,
             server_settings=ONE_OFF,
-            statement_timeout_s=self._lease.seconds,
-            patience_s=self._lease.seconds,
+            statement_timeout_s=self.lease_s,
+            patience_s=self.lease_s,
             application_name="skep-jobs-upkeep",
         )
-        work = self._loop.create_task(self._keep_up(slots))
-        await self._stopping.wait()
+        work = self.loop.create_task(self._keep_up(slots))
+        await self.stopping.wait()
         # A step under way may end; one that waits for the database may not.
         await asyncio.wait([work], timeout=STOP_S)
         work.cancel()
@@ -97,28 +78,25 @@ class Upkeep:
         await slots.close()
 
     async def _keep_up(self, slots: Slots) -> None:
-        assert self._loop is not None
-        assert self._stopping is not None
         await self._connect(slots)
-        announcements = Announcements(slots, is_silent=not self._uses_notify)
+        announcements = Announcements(slots, is_silent=not self.uses_notify)
         scheduler = Scheduler(slots)
-        renewed_at = self._loop.time()
+        renewed_at = self.loop.time()
         renewal_due_at = renewed_at
-        while not self._stopping.is_set():
-            if self._loop.time() >= renewal_due_at:
-                renewal_due_at = self._loop.time() + self._lease.seconds / RENEWALS_PER_LEASE
+        while not self.stopping.is_set():
+            if self.loop.time() >= renewal_due_at:
+                renewal_due_at = self.loop.time() + self.lease_s / RENEWALS_PER_LEASE
                 renewed_at = await self._renew(slots, renewed_at)
             try:
                 await recover(slots, announcements)
                 await scheduler.run_due()
             except SkepError as error:
                 _log.warning("Job upkeep failed, trying again: %s", error)
-            await self._rest(min(RECOVERY_S, max(renewal_due_at - self._loop.time(), 0.01)))
+            await self._rest(min(RECOVERY_S, max(renewal_due_at - self.loop.time(), 0.01)))
         await announcements.flush()
 
     async def _connect(self, slots: Slots) -> None:
-        assert self._stopping is not None
-        while not self._stopping.is_set():
+        while not self.stopping.is_set():
             try:
                 await slots.open()
             except SkepError as error:
@@ -129,47 +107,52 @@ class Upkeep:
 
     async def _renew(self, slots: Slots, renewed_at: float) -> float:
         """Renew the lease; return when it was renewed last, as this side can be sure of."""
-        assert self._loop is not None
-        asked_at = self._loop.time()
-        claims = self._lease.claims()
+        asked_at = self.loop.time()
+        claims = self.claims()
         try:
-            rows = await slots.call(
-                RENEW_CALL,
-                self._lease.worker_id(),
-                self._lease.seconds,
-                list(claims.keys()),
-                list(claims.values()),
-            )
+            lease = (self.worker_id(), self.lease_s)
+            rows = await slots.call(store.RENEW_CALL, *lease, list(claims), list(claims.values()))
         except SkepError as error:
             _log.warning("Could not renew the lease of this worker: %s", error)
-            if self._loop.time() - renewed_at > self._lease.seconds:
-                self._on_lease_lost("lease_expired")
-                return self._loop.time()
+            if self.loop.time() - renewed_at > self.lease_s:
+                self.on_lease_lost("lease_expired")
+                return self.loop.time()
             return renewed_at
         lost = {row["job_id"]: row["reason"] for row in rows}
         if None in lost:
-            self._on_lease_lost("worker_lost")
+            self.on_lease_lost("worker_lost")
         elif lost:
-            self._on_lost(lost)
+            self.on_lost(lost)
         return asked_at
 
     async def _rest(self, seconds: float) -> None:
-        assert self._stopping is not None
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._stopping.wait()
+                await self.stopping.wait()
 
 
 async def recover(caller: Caller, announcements: Announcements) -> None:
     """Take jobs back from dead workers, and end chains whose deadline has passed."""
     has_more = True
     while has_more:
-        rows = await caller.call(REAP_CALL, REAP_BATCH)
+        rows = await caller.call(store.REAP_CALL, REAP_BATCH)
         has_more = bool(rows) and rows[0]["has_more"]
-        if rows:
-            _log.info("Took %d jobs back from dead workers", len(rows))
+        for row in rows:
+            _log.log(
+                logging.ERROR if row["is_failed"] else logging.WARNING,
+                "Job %s (%s) of chain %s failed in attempt %d%s: worker %s was lost",
+                row["job_id"],
+                row["type"],
+                row["chain_id"],
+                row["attempt"],
+                ", the last" if row["is_failed"] else ", retrying",
+                row["worker_id"],
+            )
         names, lost = [row["type"] for row in rows], [row["job_id"] for row in rows]
         announcements.add(Signals(types_ready=names, jobs_lost=lost))
-    rows = await caller.call(EXPIRE_CALL, REAP_BATCH)
+    rows = await caller.call(store.EXPIRE_CALL, REAP_BATCH)
+    for row in rows:
+        reason = "its deadline has passed" if row["is_late"] else "a chain that it waits for failed"
+        _log.error("Chain %s (%s) failed: %s", row["chain_id"], row["type"], reason)
     lost = [row["job_id"] for row in rows if row["job_id"] is not None]
     announcements.add(Signals(chains_closed=[row["chain_id"] for row in rows], jobs_lost=lost))

@@ -1,6 +1,6 @@
 """Run jobs: claim in batches, run side by side, stop in an orderly way.
 
-    claim as many as there are free slots -> run each -> settle in batches
+    claim as many as can start now -> run each -> settle in batches
     nothing there: sleep until a signal, the next due time or the poll interval, whichever is first
 
 The worker owns its jobs by one lease, kept by `Upkeep` in a thread of its own. When that is lost
@@ -13,6 +13,7 @@ tries again after pauses that grow until a call succeeds.
 import asyncio
 import logging
 import threading
+from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
@@ -22,28 +23,20 @@ from uuid import UUID
 from skep.db.access.listening import Listener
 from skep.db.access.slots import ONE_OFF, Slots
 from skep.db.access.transactions import TransactionPool
+from skep.jobs import store
 from skep.jobs.client.client import JobClient
 from skep.jobs.declare.declaration import JobTypes, Middleware
 from skep.jobs.identifiers import new_id
 from skep.jobs.schedules import Schedule, Scheduler
 from skep.jobs.signals import JOB_LOST, JOB_READY, Announcements, Signals, each_line
-from skep.jobs.store import (
-    CLAIM_CALL,
-    DISOWN_CALL,
-    ENROLL_CALL,
-    ENSURE_TYPES_CALL,
-    LEAVE_CALL,
-    LIMIT_TYPES_CALL,
-    RENEW_CALL,
-    Claims,
-    claims,
-)
-from skep.jobs.worker.attempt import Attempt, AttemptRunner, Catalog, Executors
+from skep.jobs.store import claims
+from skep.jobs.worker.attempt import Attempt, AttemptRunner
+from skep.jobs.worker.executors import Executors
 from skep.jobs.worker.meters import JobMeters
 from skep.jobs.worker.settling import Progress, Settler
 from skep.jobs.worker.tracing import Tracing
 from skep.jobs.worker.transactions import TransactionProvider
-from skep.jobs.worker.upkeep import Lease, Upkeep
+from skep.jobs.worker.upkeep import Upkeep
 from skep.model.errors import BadRequest, SkepError
 
 _log = logging.getLogger(__name__)
@@ -59,6 +52,8 @@ LEAVE_S: Final = 2.0
 PROCESSES: Final = 2
 CALLS_AT_ONCE: Final = 3
 """Claiming, settling and signalling."""
+POOLS: Final = ("thread", "process", "transaction")
+"""What has a limited number of places, besides the worker itself."""
 RECOVERY_S_MIN: Final = 0.2
 RECOVERY_S_MAX: Final = 10.0
 STATEMENT_TIMEOUT_S: Final = 30.0
@@ -74,7 +69,10 @@ class WorkerApp:
 
     Attributes:
         registries: whose jobs are run.
-        schedules: chains started by the clock; put when a worker starts.
+        schedules: chains started by the clock, all that the application declares; None = it says
+            nothing of schedules, and leaves those that are there.
+        schedule_owner: under which name it declares them, by default those of its registries;
+            applications with the same registries need different ones.
         middleware: wraps every attempt; the first is the outermost.
         tracing: is told of attempts, such as `skep.jobs.OtelTracing()`.
         lifespan: entered before the first job and left after the last; for resources that handlers
@@ -82,7 +80,8 @@ class WorkerApp:
     """
 
     registries: Sequence[JobTypes]
-    schedules: Sequence[Schedule[Any]] = ()
+    schedules: Sequence[Schedule[Any]] | None = None
+    schedule_owner: str | None = None
     middleware: Sequence[Middleware] = ()
     tracing: Tracing | None = None
     lifespan: Callable[[JobClient], AbstractAsyncContextManager[None]] | None = None
@@ -103,7 +102,8 @@ class Worker:
         transactions: int | None = None,
         processes: int = PROCESSES,
         middleware: Sequence[Middleware] = (),
-        schedules: Sequence[Schedule[Any]] = (),
+        schedules: Sequence[Schedule[Any]] | None = None,
+        schedule_owner: str | None = None,
     ) -> None:
         if concurrency < 1:
             raise BadRequest(f"invalid concurrency {concurrency}: use at least 1")
@@ -112,8 +112,14 @@ class Worker:
         self._concurrency: Final = concurrency
         self._lease_s: Final = lease_s
         self._poll_s: Final = poll_s
-        self._schedules: Final = tuple(schedules)
-        self._catalog: Final = Catalog(registries)
+        self._schedules: Final = schedules
+        self._schedule_owner: Final = schedule_owner or ", ".join(
+            sorted({types.name for types in registries})
+        )
+        self._jobs: Final = {
+            job.name: (job, types) for types in reversed(registries) for job in types
+        }
+        """Those it runs, and those whose outputs it can read; the first of a name counts."""
         self._slots: Final = Slots(
             client.dsn,
             size=CALLS_AT_ONCE,
@@ -126,11 +132,13 @@ class Worker:
         )
         self._announcements: Final = Announcements(self._slots, is_silent=not client.uses_notify)
         self._settler: Final = Settler(self._slots, self._announcements, lambda: self.worker_id)
-        self._executors: Final = Executors(threads=concurrency, processes=processes)
+        self._executors: Final = Executors(
+            threads=concurrency, processes=processes, on_abandoned=self._hear_abandoned
+        )
         self._progress: Final = Progress(self._slots, lambda: self.worker_id)
         self.meters: Final = JobMeters(concurrency)
         self._runner: Final = AttemptRunner(
-            self._catalog,
+            self._jobs,
             TransactionProvider(self._pool, lambda: self.worker_id),
             self._settler,
             self._announcements,
@@ -147,12 +155,15 @@ class Worker:
         self.worker_id = new_id()
         self._names: dict[int, str] = {}
         self._attempts: dict[UUID, Attempt] = {}
+        self._places_taken: Final = Counter[str | None]()
+        """By attempts under way, in each pool."""
         self._attempts_lock: Final = threading.Lock()
         """The upkeep reads the attempts from its own thread."""
         self._wake_up: Final = asyncio.Event()
         self._gathering: asyncio.TimerHandle | None = None
         self._aside: Final = set[asyncio.Task[None]]()
         self._is_stopping = False
+        self._is_enrolled = False
         self._can_claim = False
         self._is_in_doubt = False
         """A claim failed but may have happened: this worker may own jobs that it does not know."""
@@ -178,11 +189,7 @@ class Worker:
         return self._can_claim and not self._is_stopping
 
     async def start(self) -> None:
-        """Connect, enroll and begin to claim.
-
-        Raises:
-            Unavailable: the database cannot be reached.
-        """
+        """Connect, enroll and begin to claim; Unavailable if the database cannot be reached."""
         await self._slots.open()
         await self._pool.open()
         await self._declare()
@@ -191,7 +198,9 @@ class Worker:
         self._progress.start()
         self._upkeep = Upkeep(
             self._client.dsn,
-            Lease(lambda: self.worker_id, self._lease_s, self._claims),
+            lambda: self.worker_id,
+            self._lease_s,
+            self._claims,
             lambda lost: _post(loop, self._lose, lost),
             lambda reason: _post(loop, self._lose_all, reason),
             uses_notify=self._client.uses_notify,
@@ -219,7 +228,7 @@ class Worker:
         with suppress(SkepError, TimeoutError):  # without it the lease runs out by itself
             async with asyncio.timeout(LEAVE_S):
                 await self._announcements.flush()
-                await self._slots.call(LEAVE_CALL, self.worker_id)
+                await self._slots.call(store.LEAVE_CALL, self.worker_id)
         await self._pool.close()
         await self._slots.close()
 
@@ -253,25 +262,26 @@ class Worker:
             hurried.cancel()
 
     async def _declare(self) -> None:
-        jobs = self._catalog.runnable()
+        jobs = [job for job, _ in self._jobs.values() if job.handler is not None]
         names = [job.name for job in jobs]
         limits = [job.limits for job in jobs]
-        rows = await self._slots.call(ENSURE_TYPES_CALL, names)
+        rows = await self._slots.call(store.ENSURE_TYPES_CALL, names)
         self._names = {row["id"]: row["name"] for row in rows}
         await self._slots.call(
-            LIMIT_TYPES_CALL,
+            store.LIMIT_TYPES_CALL,
             names,
             [each.concurrency for each in limits],
             [each.per_key for each in limits],
             [each.rate for each in limits],
             [None if each.rate is None else each.per.total_seconds() for each in limits],
         )
-        scheduler = Scheduler(self._slots)
-        for schedule in self._schedules:
-            await scheduler.put(schedule)
+        if self._schedules is not None:
+            await Scheduler(self._slots).declare(self._schedule_owner, self._schedules)
 
     async def _enroll(self) -> None:
-        await self._slots.call(ENROLL_CALL, self.worker_id, self.name, self._lease_s)
+        worker_id = self.worker_id
+        await self._slots.call(store.ENROLL_CALL, worker_id, self.name, self._lease_s)
+        self._is_enrolled = worker_id == self.worker_id
 
     async def _claim_until_stopped(self) -> None:
         pause_s = RECOVERY_S_MIN
@@ -292,25 +302,37 @@ class Worker:
     async def _claim(self) -> float:
         """Fill the free slots; return how long to rest if nothing happens meanwhile."""
         self._wake_up.clear()
+        if not self._is_enrolled:
+            await self._enroll()
         free = self._concurrency - len(self._attempts)
         if free <= 0:
             return self._poll_s
         if self._is_in_doubt:
             await self._disown()
-        found: Claims = claims(
-            await self._slots.call(CLAIM_CALL, self.worker_id, list(self._names), free)
+        pools = [self._pool_of(name) for name in self._names.values()]
+        places = (*self._executors.places, self._pool.size)
+        room = [size - self._places_taken[pool] for pool, size in zip(POOLS, places, strict=True)]
+        jobs, next_claim_s = claims(
+            await self._slots.call(
+                store.CLAIM_CALL,
+                self.worker_id,
+                list(self._names),
+                free,
+                [None if pool is None else POOLS.index(pool) + 1 for pool in pools],
+                room,
+            )
         )
-        for claimed in found.jobs:
+        for claimed in jobs:
             self._begin(Attempt(claimed, self._names[claimed.type_id], self._progress))
-        if len(found.jobs) == free:
+        if len(jobs) == free:
             return self._poll_s  # until a slot is free
-        return min(self._poll_s, found.next_claim_s or self._poll_s)
+        return self._poll_s if next_claim_s is None else min(self._poll_s, next_claim_s)
 
     async def _disown(self) -> None:
         """Give back jobs claimed by a call whose answer never came."""
         known = self._claims()
         rows = await self._slots.call(
-            DISOWN_CALL, self.worker_id, list(known.keys()), list(known.values())
+            store.DISOWN_CALL, self.worker_id, list(known), list(known.values())
         )
         self._is_in_doubt = False
         self._announcements.add(Signals(types_ready=[row["type"] for row in rows]))
@@ -318,6 +340,7 @@ class Worker:
     def _begin(self, attempt: Attempt) -> None:
         with self._attempts_lock:
             self._attempts[attempt.claimed.job_id] = attempt
+        self._places_taken[self._pool_of(attempt.name)] += 1
         claimed = attempt.claimed
         self.meters.claimed(attempt.name, (claimed.claimed_at - claimed.due_at).total_seconds())
         self.meters.running = len(self._attempts)
@@ -328,12 +351,24 @@ class Worker:
         with self._attempts_lock:
             if self._attempts.get(attempt.claimed.job_id) is attempt:
                 del self._attempts[attempt.claimed.job_id]
+        self._places_taken[self._pool_of(attempt.name)] -= 1
         self.meters.running = len(self._attempts)
         free = self._concurrency - len(self._attempts)
         if free >= self._concurrency // SLOTS_SHARE_MIN:
             self._wake()
         elif self._gathering is None:
             self._gathering = asyncio.get_running_loop().call_later(GATHER_S, self._wake)
+
+    def _pool_of(self, name: str) -> str | None:
+        """Return what a job must have a place in; jobs that share a transaction need no own."""
+        job, _ = self._jobs[name]
+        if job.executor == "loop":
+            return "transaction" if job.mode == "atomic" and job.together == 1 else None
+        return job.executor
+
+    def _hear_abandoned(self, threads: int) -> None:
+        self.meters.abandoned = threads
+        self._wake()
 
     async def _rest(self, seconds: float) -> None:
         with suppress(TimeoutError):
@@ -360,7 +395,7 @@ class Worker:
         claimed = attempt.claimed
         with suppress(SkepError):  # the upkeep asks again
             rows = await self._slots.call(
-                RENEW_CALL, self.worker_id, self._lease_s, [claimed.job_id], [claimed.attempt]
+                store.RENEW_CALL, self.worker_id, self._lease_s, [claimed.job_id], [claimed.attempt]
             )
             self._lose({row["job_id"]: row["reason"] for row in rows})
 
@@ -385,20 +420,8 @@ class Worker:
             attempt.lose(reason)
         self.meters.lost_lease()
         self.worker_id = new_id()
-        self._run_aside(self._enroll_anew())
-
-    async def _enroll_anew(self) -> None:
-        pause_s = RECOVERY_S_MIN
-        while not self._is_stopping:
-            try:
-                await self._enroll()
-            except SkepError as error:
-                _log.warning("Could not enroll, trying again in %.1f s: %s", pause_s, error)
-                await asyncio.sleep(pause_s)
-                pause_s = min(pause_s * 2, RECOVERY_S_MAX)
-            else:
-                self._wake()
-                return
+        self._is_enrolled = False
+        self._wake()
 
 
 def _post(loop: asyncio.AbstractEventLoop, call: Callable[[T], None], argument: T) -> None:

@@ -8,13 +8,13 @@ The page is static and loads from this server only: a broker often runs where th
 
 import re
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from importlib import resources
 from typing import Any, Final
 
 import msgspec
-from litestar import Litestar, Request, Router, get
+from litestar import Litestar, MediaType, Request, Router, get
 from litestar.enums import OpenAPIMediaType
 from litestar.handlers import HTTPRouteHandler
 from litestar.openapi import OpenAPIConfig
@@ -24,6 +24,7 @@ from litestar.routes import HTTPRoute
 from skep.server.api_document.operations import (
     CONFIGURE_OPERATION,
     HOT_OPERATIONS,
+    Answer,
     Json,
     Operation,
     Shape,
@@ -31,20 +32,22 @@ from skep.server.api_document.operations import (
 from skep.server.api_document.shapes import ErrorAnswer
 from skep.server.auth.access import ACCESS, PUBLIC, UNDECLARED, Access, Level
 from skep.server.hot.exchange import HotRoutes
+from skep.server.routes.section import REQUEST_BODY
 
-ACCEPTED: Final = (
-    "There is no room now, and the client or the queue wants no wait: accepted, to be done in the "
-    "order of the partition. `GET /api/v1/operations/{operationId}` tells what became of it."
-)
 _REF_TEMPLATE: Final = "#/components/schemas/{name}"
 _DESCRIPTION: Final = """\
 A partitioned message broker on PostgreSQL, with Queen MQ's HTTP API.
 
 Beside these operations there is a WebSocket at `/api/v1/stream/queue/{queue}`, which delivers the
 messages of a queue to a consumer group and takes its acknowledgments; OpenAPI has no words for it.
+HEAD is answered wherever GET is, except for pops. Bodies may be compressed with gzip, or with zstd
+if the broker has it.
 """
 _MALFORMED: Final = {400: "The request is malformed; repeating it will not help."}
-_TOO_LARGE: Final = {413: "The body is larger than this broker accepts."}
+_BODIES: Final = {
+    413: "The body is larger than this broker accepts, before or after decompression.",
+    415: "The body has a content encoding that the broker does not read.",
+}
 _NOT_FOUND: Final = {404: "What the request names does not exist."}
 _STRANGERS: Final = {
     401: "Where callers have to authenticate: there is no token, or none that is accepted.",
@@ -55,7 +58,7 @@ _SECURITY: Final[Json] = {
 }
 _FAILURES: Final = {
     500: "A bug in the broker; its log has the details.",
-    503: "The database is away: repeat after the time in Retry-After.",
+    503: "The database is unavailable: repeat after the time in Retry-After.",
 }
 
 
@@ -69,37 +72,32 @@ def operations_served(routes: HotRoutes) -> list[Operation]:
     return [CONFIGURE_OPERATION, *served]
 
 
-def accesses_of(app: Litestar) -> dict[str, Access]:
-    """Return what the routes of an application declared, by the id of their operation."""
-    handlers = (
-        handler
+def document_of(app: Litestar, operations: Sequence[Operation]) -> Json:
+    """Return the whole document: what Litestar says of its routes, and our operations."""
+    options = {
+        str(handler.operation_id): handler.opt
         for route in app.routes
         if isinstance(route, HTTPRoute)
         for handler in route.route_handlers
-    )
-    return {
-        str(handler.operation_id): handler.opt[ACCESS]
-        for handler in handlers
-        if handler.operation_id and ACCESS in handler.opt
     }
+    return merge_document(app.openapi_schema.to_schema(), operations, options)
 
 
 def merge_document(
-    litestar: Json, operations: Sequence[Operation], accesses: Mapping[str, Access]
+    litestar: Json, operations: Sequence[Operation], options: Mapping[str, Json]
 ) -> Json:
     """Add our operations to the document that Litestar generates, and to all who may call them."""
-    types = [
-        type_
+    types: list[Shape] = [each.request for each in operations if each.request]
+    types += [
+        answer[1]
         for each in operations
-        for type_ in (each.request, each.answer, each.accepted_answer)
-        if type_
+        for answer in each.answers.values()
+        if isinstance(answer, tuple)
     ]
     _, schemas = msgspec.json.schema_components([ErrorAnswer, *types], ref_template=_REF_TEMPLATE)
     paths: Json = {
         path: {
-            method: _with_access(
-                _with_our_errors(operation), accesses.get(operation["operationId"])
-            )
+            method: _described(operation, options[operation["operationId"]])
             for method, operation in item.items()
         }
         for path, item in litestar["paths"].items()
@@ -116,38 +114,34 @@ def merge_document(
     return {**litestar, "paths": paths, "components": components}
 
 
-def _with_access(operation: Json, access: Access | None) -> Json:
+def _described(operation: Json, options: Json) -> Json:
+    """Complete what Litestar says of a route by what the route declares of itself."""
+    body = options.get(REQUEST_BODY)
+    whole = {**operation, "requestBody": body} if body else operation
+    return _with_access(_with_our_errors(whole), options.get(ACCESS, UNDECLARED))
+
+
+def _with_access(operation: Json, needed: Access) -> Json:
     """Say who may call an operation, and how those are answered who may not."""
-    needed = access or UNDECLARED
     described: Json = {**operation, "x-access": needed.level.word}
     if needed.level is Level.NONE:
         return described
-    refusals = {
-        str(status): {"description": text, **_content(ErrorAnswer)}
-        for status, text in _STRANGERS.items()
-    }
+    refusals = {str(status): _answer(status, text) for status, text in _STRANGERS.items()}
     responses = dict(sorted({**operation["responses"], **refusals}.items()))
     return {**described, "security": [{"bearer": []}], "responses": responses}
 
 
 def _spell(operation: Operation) -> Json:
-    refusals = {**_MALFORMED, **operation.refusals, **_FAILURES}
-    if operation.request is not None:
-        refusals |= _TOO_LARGE
-    answers = {operation.status: (operation.answer_text, operation.answer)}
-    answers |= {status: (text, None) for status, text in operation.further_answers.items()}
-    if operation.accepted_answer is not None:
-        answers[202] = (ACCEPTED, operation.accepted_answer)
-    answers |= {status: (text, ErrorAnswer) for status, text in refusals.items()}
+    errors = _MALFORMED | _FAILURES | ({} if operation.request is None else _BODIES)
+    answers: dict[int, Answer] = {**operation.answers, **errors}
     spelled: Json = {
         "operationId": operation.id,
         "tags": [operation.tag],
         "summary": operation.summary,
         "description": operation.text,
-        "parameters": [parameter.spell() for parameter in operation.parameters],
+        "parameters": operation.parameters,
         "responses": {
-            str(status): {"description": text, **_content(type_)}
-            for status, (text, type_) in sorted(answers.items())
+            str(status): _answer(status, each) for status, each in sorted(answers.items())
         },
     }
     if operation.request is not None:
@@ -158,9 +152,13 @@ def _spell(operation: Operation) -> Json:
     return spelled
 
 
-def _content(type_: Shape | None, *, example: Json | None = None) -> Json:
-    if type_ is None:
-        return {}
+def _answer(status: int, answer: Answer) -> Json:
+    if isinstance(answer, tuple):
+        return {"description": answer[0], **_content(answer[1])}
+    return {"description": answer, **(_content(ErrorAnswer) if status >= 400 else {})}
+
+
+def _content(type_: Shape, *, example: Json | None = None) -> Json:
     (schema,), _ = msgspec.json.schema_components([type_], ref_template=_REF_TEMPLATE)
     described: Json = {"schema": schema}
     if example is not None:
@@ -179,39 +177,28 @@ def _with_our_errors(operation: Json) -> Json:
     if parameters or has_body:
         errors |= _MALFORMED
     if has_body:
-        errors |= _TOO_LARGE
+        errors |= _BODIES
     if any(parameter["in"] == "path" for parameter in parameters):
         errors |= _NOT_FOUND
     answers = {status: each for status, each in operation["responses"].items() if status != "400"}
     for status, text in errors.items():
-        answers.setdefault(str(status), {"description": text, **_content(ErrorAnswer)})
+        answers.setdefault(str(status), _answer(status, text))
     return {**operation, "responses": dict(sorted(answers.items()))}
 
 
-class MergedDocument(OpenAPIRenderPlugin):
-    """Renders the whole document in place of Litestar's part of it."""
+class _Rendered(OpenAPIRenderPlugin):
+    """Answers what a function makes of the application, in place of Litestar's part of it."""
 
-    def __init__(self, operations: Sequence[Operation]) -> None:
-        super().__init__(path="/openapi.json", media_type=OpenAPIMediaType.OPENAPI_JSON)
-        self._operations = operations
-
-    def render(self, request: Request[Any, Any, Any], openapi_schema: Json) -> bytes:
-        """Return the document as JSON."""
-        accesses = accesses_of(request.app)
-        return msgspec.json.encode(merge_document(openapi_schema, self._operations, accesses))
-
-
-class ReferencePage(OpenAPIRenderPlugin):
-    """Renders a page for people, which fetches the document itself."""
-
-    def __init__(self, page: bytes) -> None:
-        super().__init__(path="/")
-        self._page = page
+    def __init__(
+        self, path: str, media_type: OpenAPIMediaType | MediaType, make: Callable[[Litestar], bytes]
+    ) -> None:
+        super().__init__(path=path, media_type=media_type)
+        self._make = make
 
     def render(self, request: Request[Any, Any, Any], openapi_schema: Json) -> bytes:
-        """Return the page."""
-        del request, openapi_schema
-        return self._page
+        """Return the answer."""
+        del openapi_schema
+        return self._make(request.app)
 
 
 def _content_policy(page: bytes) -> bytes:
@@ -231,17 +218,16 @@ def _content_policy(page: bytes) -> bytes:
 
 def openapi_config(routes: HotRoutes, *, version: str) -> tuple[OpenAPIConfig, HTTPRouteHandler]:
     """Return Litestar's configuration, which serves `/docs`, and the route `/openapi.json`."""
-    merged = MergedDocument(operations_served(routes))
+    operations = operations_served(routes)
     page = resources.files("skep.server.api_document").joinpath("docs.html").read_bytes()
+    json = OpenAPIMediaType.OPENAPI_JSON
 
-    @get(
-        "/openapi.json",
-        include_in_schema=False,
-        media_type=OpenAPIMediaType.OPENAPI_JSON,
-        opt={ACCESS: PUBLIC},
-    )
+    def encoded(app: Litestar) -> bytes:
+        return msgspec.json.encode(document_of(app, operations))
+
+    @get("/openapi.json", include_in_schema=False, media_type=json, opt={ACCESS: PUBLIC})
     async def serve_document(request: Request[Any, Any, Any]) -> bytes:
-        return merged.render(request, request.app.openapi_schema.to_schema())
+        return encoded(request.app)
 
     config = OpenAPIConfig(
         title="Skep",
@@ -254,6 +240,9 @@ def openapi_config(routes: HotRoutes, *, version: str) -> tuple[OpenAPIConfig, H
             opt={ACCESS: PUBLIC},
             response_headers={"content-security-policy": _content_policy(page).decode()},
         ),
-        render_plugins=[ReferencePage(page), merged],
+        render_plugins=[
+            _Rendered("/", MediaType.HTML, lambda _: page),
+            _Rendered("/openapi.json", json, encoded),
+        ],
     )
     return config, serve_document

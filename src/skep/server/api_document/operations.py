@@ -3,8 +3,9 @@
 The hot ones never pass through it, and `configure` decodes its body by Queen's rules.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -22,101 +23,102 @@ from skep.server.api_document.shapes import (
     TransactionBody,
 )
 from skep.server.auth.access import NOTHING, READ_WRITE_BY_BODY, READ_WRITE_OF_QUEUE, Access, Level
-from skep.server.routes.queues.configure import ConfigureRequest
+from skep.server.routes.queues import ConfigureRequest
 
 Json: TypeAlias = dict[str, Any]
 Shape: TypeAlias = type[msgspec.Struct] | type[Sequence[msgspec.Struct]]
-
-
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    """A part of the path or of the query, or a header."""
-
-    name: str
-    text: str
-    schema: Json = field(default_factory=lambda: {"type": "string"})
-    is_in_path: bool = False
-    place: str = "query"
-    """Where it stands, if not in the path."""
-
-    def spell(self) -> Json:
-        """Spell it for the document."""
-        return {
-            "name": self.name,
-            "in": "path" if self.is_in_path else self.place,
-            "required": self.is_in_path,
-            "description": self.text,
-            "schema": self.schema,
-        }
+Answer: TypeAlias = tuple[str, Shape] | str
+"""What it means, and the shape of its body if that is not the one of all errors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
     """A route that Litestar cannot describe."""
 
-    method: str
+    method: str = "post"
     path: str
     id: str
-    access: Access
+    access: Access = READ_WRITE_BY_BODY
     tag: str = "Messages"
     summary: str
     text: str
-    parameters: Sequence[Parameter] = ()
+    parameters: Sequence[Json] = ()
     request: Shape | None = None
     request_example: Json | None = None
     is_request_required: bool = True
-    status: int = 200
-    answer: Shape
-    answer_text: str
-    further_answers: dict[int, str] = field(default_factory=dict[int, str])
-    """Without a body."""
-    accepted_answer: Shape | None = None
-    """Of a 202, where a request may be accepted to be done later."""
-    refusals: dict[int, str] = field(default_factory=dict[int, str])
-    """Errors beyond those of every route."""
+    answers: Mapping[int, Answer]
+    """By status; errors beyond those of every route."""
+
+
+def _parameter(name: str, text: str, schema: Json | None = None, place: str = "query") -> Json:
+    return {
+        "name": name,
+        "in": place,
+        "required": place == "path",
+        "description": text,
+        "schema": schema or {"type": "string"},
+    }
 
 
 def _integer(default: int, *, minimum: int = 0) -> Json:
     return {"type": "integer", "default": default, "minimum": minimum}
 
 
+_UUID: Final[Json] = {"type": "string", "format": "uuid"}
 _BOOLEAN: Final[Json] = {"type": "boolean", "default": False}
-_QUEUE: Final = Parameter("queue", "The queue's name, percent-encoded.", is_in_path=True)
-_PARTITION: Final = Parameter("partition", "The partition's name.", is_in_path=True)
-_NAMESPACE: Final = Parameter("namespace", "Queues of this namespace.")
-_TASK: Final = Parameter("task", "Queues of this task.")
-_AUTOPILOT: Final = Parameter(
+_QUEUE: Final = _parameter("queue", "The queue's name, percent-encoded.", place="path")
+_PARTITION: Final = _parameter("partition", "The partition's name.", place="path")
+_NAMESPACE: Final = _parameter("namespace", "Queues of this namespace.")
+_TASK: Final = _parameter("task", "Queues of this task.")
+_ONLY_QUEUE: Final = _parameter("queue", "Only this queue.")
+_ONLY_PARTITION: Final = _parameter("partition", "With `queue`: only this partition.")
+_AUTOPILOT: Final = _parameter(
     "autopilot",
     "Let the broker choose `batch` and `partitions` where they are not given; the answer says how.",
     _BOOLEAN,
 )
+_CREATE: Final = _parameter(
+    "create",
+    "Whether the queue and the partition are created if they do not exist; if not, the answer is "
+    "404. Absent: as the setting `polls_create_queues` says.",
+    {"type": "boolean"},
+)
 _POP_PARAMETERS: Final = (
-    Parameter("consumerGroup", "Absent: the consumers share one cursor, `__QUEUE_MODE__`."),
-    Parameter("batch", "The most messages to return.", _integer(1, minimum=1)),
-    Parameter("partitions", "The most partitions to claim; 0 is no limit.", _integer(1)),
+    _parameter("consumerGroup", "Absent: the consumers share one cursor, `__QUEUE_MODE__`."),
+    _parameter("batch", "The most messages to return.", _integer(1, minimum=1)),
+    _parameter("partitions", "The most partitions to claim; 0 is no limit.", _integer(1)),
     _AUTOPILOT,
-    Parameter("wait", "Wait for messages if there are none.", _BOOLEAN),
-    Parameter("timeout", "How long to wait, in milliseconds.", _integer(30_000)),
-    Parameter("autoAck", "Acknowledge on delivery: at most once.", _BOOLEAN),
-    Parameter(
+    _parameter("wait", "Wait for messages if there are none.", _BOOLEAN),
+    _parameter("timeout", "How long to wait, in milliseconds.", _integer(30_000)),
+    _parameter("autoAck", "Acknowledge on delivery: at most once.", _BOOLEAN),
+    _parameter(
         "conflation",
         "Deliver only the newest message of each partition. Needs a consumerGroup, excludes "
         "autoAck; a property of the group, decided by the first poll that names it.",
         {"type": "boolean"},
     ),
-    Parameter("leaseSeconds", "Length of the lease instead of the queue's own.", _integer(0)),
-    Parameter("subscriptionMode", "`new` starts a new group at the end of the log."),
-    Parameter("subscriptionFrom", "A time, or `now`: where a new group starts."),
+    _parameter("leaseSeconds", "Length of the lease instead of the queue's own.", _integer(0)),
+    _parameter(
+        "subscriptionMode",
+        "Where a new group starts: `new` or `new-only` at the end of the log, the others at its "
+        "beginning.",
+        {"type": "string", "enum": ["all", "from_beginning", "new", "new-only"]},
+    ),
+    _parameter("subscriptionFrom", "A time, or `now`: where a new group starts."),
 )
 _QUEUE_FULL: Final = (
     "A queue holds as much as it may, or the broker has no room: repeat after the time in "
     "Retry-After."
 )
 _OVERLOADED: Final = {429: "The broker has no room: repeat after the time in Retry-After."}
-_PREFER: Final = Parameter(
+_QUEUED: Final = (
+    "There is no room now, and the client or the queue wants no wait: accepted, to be done in the "
+    "order of the partition. `GET /api/v1/operations/{operationId}` tells what became of it."
+)
+_ACCEPTED: Final = {202: (_QUEUED, AcceptedAnswer)}
+_PREFER: Final = _parameter(
     "Prefer", "`respond-async`: rather a 202 than a wait, if there is no room.", place="header"
 )
-_POP_ANSWERS: Final = {204: "There is nothing to deliver, or the wait is over."}
 
 _ACK_EXAMPLE: Final[Json] = {
     "transactionId": "order-1",
@@ -127,27 +129,34 @@ _ACK_EXAMPLE: Final[Json] = {
 }
 
 CONFIGURE_OPERATION: Final = Operation(
-    method="post",
     path="/api/v1/configure",
     id="configureQueue",
-    access=READ_WRITE_BY_BODY,
     tag="Queues",
     summary="Create a queue or change its options",
     text="Options left out keep their value; null restores a default.",
     request=ConfigureRequest,
     request_example={"queue": "orders", "options": {"leaseTime": 60, "retryLimit": 5}},
-    refusals={409: "Encryption is asked for, and this broker has no key."},
-    status=201,
-    answer=Configured,
-    answer_text="The queue as it is now.",
+    answers={
+        201: ("The queue as it is now.", Configured),
+        409: "Encryption is asked for, and this broker has no key.",
+    },
 )
+
+_POP_ANSWERS: Final[dict[int, Answer]] = {
+    200: ("Messages, in order within each partition.", PopAnswer),
+    204: "There is nothing to deliver, or the wait is over.",
+    **_OVERLOADED,
+}
+_QUEUE_POP_ANSWERS: Final[dict[int, Answer]] = {
+    **_POP_ANSWERS,
+    404: "The queue or the partition does not exist, and the poll must not create it.",
+}
+_pop = partial(Operation, method="get", access=READ_WRITE_OF_QUEUE, answers=_QUEUE_POP_ANSWERS)
 
 HOT_OPERATIONS: Final = (
     Operation(
-        method="post",
         path="/api/v1/push",
         id="pushMessages",
-        access=READ_WRITE_BY_BODY,
         summary="Store messages",
         text="Idempotent by (partition, transactionId) within the queue's window: a repeated item "
         "is reported as a duplicate. A failed item does not fail its neighbours.",
@@ -163,90 +172,67 @@ HOT_OPERATIONS: Final = (
             ]
         },
         parameters=(_PREFER,),
-        accepted_answer=AcceptedAnswer,
-        refusals={
+        answers={
+            201: ("One result per item, in their order.", list[PushResult]),
+            **_ACCEPTED,
             409: "Nothing was stored: the queue was deleted meanwhile, or cannot be encrypted for.",
             429: _QUEUE_FULL,
         },
-        status=201,
-        answer=list[PushResult],
-        answer_text="One result per item, in their order.",
     ),
-    Operation(
-        method="get",
+    _pop(
         path="/api/v1/pop/queue/{queue}",
         id="popMessages",
-        access=READ_WRITE_OF_QUEUE,
         summary="Take messages from any partition of a queue",
         text="Claims the partitions that have waited longest, under one lease.",
-        parameters=(_QUEUE, *_POP_PARAMETERS),
-        answer=PopAnswer,
-        answer_text="Messages, in order within each partition.",
-        further_answers=_POP_ANSWERS,
-        refusals=_OVERLOADED,
+        parameters=(_QUEUE, _CREATE, *_POP_PARAMETERS),
     ),
-    Operation(
-        method="get",
+    _pop(
         path="/api/v1/pop/queue/{queue}/partition/{partition}",
         id="popPartition",
-        access=READ_WRITE_OF_QUEUE,
         summary="Take messages from one partition",
         text="Delivers nothing while another consumer of the group holds the partition.",
-        parameters=(_QUEUE, _PARTITION, *_POP_PARAMETERS),
-        answer=PopAnswer,
-        answer_text="Messages, in order.",
-        further_answers=_POP_ANSWERS,
-        refusals=_OVERLOADED,
+        parameters=(_QUEUE, _PARTITION, _CREATE, *_POP_PARAMETERS),
+        answers={**_QUEUE_POP_ANSWERS, 200: ("Messages, in order.", PopAnswer)},
     ),
-    Operation(
-        method="get",
+    _pop(
         path="/api/v1/pop",
         id="popDiscovered",
         access=Access(Level.READ_WRITE, NOTHING),
         summary="Take messages from the queues of a namespace or task",
-        text="Needs at least one of the two; each message names its queue.",
-        parameters=(_NAMESPACE, _TASK, *_POP_PARAMETERS),
-        answer=PopAnswer,
-        answer_text="Messages, in order within each partition.",
-        further_answers=_POP_ANSWERS,
-        refusals=_OVERLOADED,
+        text="Needs at least one of the two; each message names its queue. With `queue`, the same "
+        "as a pop of that queue.",
+        parameters=(_NAMESPACE, _TASK, _ONLY_QUEUE, _ONLY_PARTITION, _CREATE, *_POP_PARAMETERS),
     ),
     Operation(
-        method="post",
         path="/api/v1/ack",
         id="ackMessage",
-        access=READ_WRITE_BY_BODY,
         summary="Say what became of a message",
         text="Completing a message completes those before it in its partition.",
         request=AckItem,
         request_example=_ACK_EXAMPLE,
-        refusals=_OVERLOADED,
-        answer=list[AckResult],
-        answer_text="An array with the one result.",
+        answers={200: ("An array with the one result.", list[AckResult]), **_OVERLOADED},
     ),
     Operation(
-        method="post",
         path="/api/v1/ack/batch",
         id="ackMessages",
-        access=READ_WRITE_BY_BODY,
         summary="Say what became of many messages",
         text="The lowest failed message of a partition holds its cursor back: later ones are "
         "delivered again.",
         parameters=(_PREFER,),
         request=AckBatchBody,
         request_example={"acknowledgments": [_ACK_EXAMPLE], "consumerGroup": "billing"},
-        accepted_answer=AcceptedAnswer,
-        refusals=_OVERLOADED,
-        answer=list[AckResult],
-        answer_text="One result per acknowledgment, in their order.",
+        answers={
+            200: ("One result per acknowledgment, in their order.", list[AckResult]),
+            **_ACCEPTED,
+            **_OVERLOADED,
+        },
     ),
     Operation(
-        method="post",
         path="/api/v1/transaction",
         id="commitTransaction",
-        access=READ_WRITE_BY_BODY,
         summary="Acknowledge and push, all or nothing",
-        text="Fails as a whole when a required lease is no longer held.",
+        text="Fails as a whole when a required lease is no longer held. The body may also be the "
+        "array of operations alone.",
         request=TransactionBody,
         request_example={
             "operations": [
@@ -255,27 +241,26 @@ HOT_OPERATIONS: Final = (
             ],
             "requiredLeases": [_ACK_EXAMPLE["leaseId"]],
         },
-        refusals={
+        answers={
+            200: ("The results, or why nothing happened.", TransactionAnswer),
             409: "A queue that is pushed to was deleted meanwhile, or cannot be encrypted for.",
             429: _QUEUE_FULL,
         },
-        answer=TransactionAnswer,
-        answer_text="The results, or why nothing happened.",
     ),
     Operation(
-        method="post",
         path="/api/v1/lease/{leaseId}/extend",
         id="extendLease",
         access=Access(Level.READ_WRITE, NOTHING),
         summary="Keep a lease for longer",
         text="Covers every partition of the lease.",
-        parameters=(Parameter("leaseId", "As delivered with the messages.", is_in_path=True),),
+        parameters=(_parameter("leaseId", "As delivered with the messages.", _UUID, place="path"),),
         request=ExtendBody,
         request_example={"seconds": 120},
-        refusals=_OVERLOADED,
         is_request_required=False,
-        answer=LeaseAnswer,
-        answer_text="When the lease ends now, or why it could not be extended.",
+        answers={
+            200: ("When the lease ends now, or why it could not be extended.", LeaseAnswer),
+            **_OVERLOADED,
+        },
     ),
 )
 

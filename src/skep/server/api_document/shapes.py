@@ -1,36 +1,23 @@
 """Shapes of the wire that only the API document and tests need.
 
 The broker writes its hot answers as bytes and never builds such objects. Push results keep Queen's
-snake case, everything else is camel case. Requests that carry payloads are spelled again because
-the decoders' own types leave these raw, and JSON Schema has no word for a raw default.
+snake case, everything else is camel case. Requests that carry payloads have a shape of their own
+because the decoders' types leave these raw, and JSON Schema has no word for a raw default.
 """
 
 from typing import Any, Literal
 
 import msgspec
 
+from skep.model import wire
 from skep.model.stream_wire import CycleAck
 
 
-class PushItem(msgspec.Struct, rename="camel"):
+class PushItem(wire.PushItem):
     """One message to store."""
 
-    queue: str
-    partition: str | None = None
-    """`Default` when absent."""
     payload: Any = None
     """Any JSON; it is stored and delivered byte for byte."""
-    transaction_id: str | None = None
-    """Makes the push repeatable; made up when absent."""
-    trace_id: str | None = None
-    headers: dict[str, str | int | float | bool | None] | None = None
-    """Delivered with the message."""
-    ttl_seconds: float | None = None
-    """Not delivered any more after that; counted from the time of delivery, if it has one."""
-    deliver_at: str | None = None
-    """A time: the message waits outside its partition until then."""
-    delay_seconds: float | None = None
-    """The same, from now on."""
 
 
 class PushBody(msgspec.Struct):
@@ -77,7 +64,9 @@ class PoppedMessage(msgspec.Struct, rename="camel", kw_only=True):
     """Empty when the message was acknowledged on delivery."""
     consumer_group: str
     delivery_attempt: int
+    """How often the message was delivered, this time included."""
     retry_count: int
+    """How often it failed."""
 
 
 class AutopilotChoice(msgspec.Struct, rename="camel"):
@@ -112,7 +101,7 @@ class AckResult(msgspec.Struct, rename="camel", kw_only=True):
     """What became of one acknowledgment."""
 
     index: int
-    transaction_id: str
+    transaction_id: str | None
     success: bool
     error: str | None
     queue_name: str | None
@@ -125,6 +114,10 @@ class AckResult(msgspec.Struct, rename="camel", kw_only=True):
     """It was given up, and its queue keeps no dead letters."""
     redelivered: bool = False
     """Completed, but above a message that failed: it will come again."""
+    message_id: str | None = None
+    """As it was sent, if there was no transaction id."""
+    code: str | None = None
+    """`bad_request` if an id is malformed."""
 
 
 class LeaseAnswer(msgspec.Struct, rename="camel", kw_only=True):
@@ -150,24 +143,15 @@ class TransactionPush(msgspec.Struct, rename="camel", tag_field="type", tag="pus
     """What older clients call the payload."""
     transaction_id: str | None = None
     trace_id: str | None = None
-
-
-class TransactionAck(msgspec.Struct, rename="camel", tag_field="type", tag="ack"):
-    """A message to acknowledge if everything else succeeds."""
-
-    transaction_id: str
-    partition_id: str
-    status: str | None = None
-    """`completed` when absent; `failed`, `retry` and `dlq` are the others."""
-    error: str | None = None
-    lease_id: str | None = None
-    consumer_group: str | None = None
+    message_id: str | None = None
+    namespace: str | None = None
+    task: str | None = None
 
 
 class TransactionBody(msgspec.Struct, rename="camel"):
     """Operations that happen together, and the leases that must still be held."""
 
-    operations: list[TransactionPush | TransactionAck]
+    operations: list[TransactionPush | wire.TransactionAck]
     required_leases: list[str] | None = None
 
 
@@ -238,10 +222,12 @@ class CycleBody(msgspec.Struct):
     ack: CycleAck | None = None
 
 
-class ErrorAnswer(msgspec.Struct):
+class ErrorAnswer(msgspec.Struct, rename="camel"):
     """Why a whole request failed."""
 
     error: str
     """For people."""
     code: str
     """For programs; stable."""
+    queue_depth: int | msgspec.UnsetType = msgspec.UNSET
+    """Of an overload: how many requests, operations or messages wait where there is no room."""

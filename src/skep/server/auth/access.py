@@ -1,8 +1,9 @@
 """The access that operations require.
 
-Hot operations declare it in `skep.server.api_document.operations`, all others by `opt=needs(...)`
-at their handler. It has two parts: the level, which the caller's role must reach, and the reach,
-which says how to find the queues an operation is about: a token may be restricted to some queues.
+Hot operations declare it in `skep.server.api_document.operations`, all others at their handler, by
+`needs(...)` or one of the constants that most of them share. It has two parts: the level, which the
+caller's role must reach, and the reach, which says how to find the queues an operation is about: a
+token may be restricted to some queues.
 
 Pure data. `skep.server.auth.guard` decides.
 """
@@ -73,6 +74,8 @@ class Access:
 
     level: Level
     reach: Reach = field(default=WHOLE_BROKER)
+    signature: str = ""
+    """A header that may take the place of a token; the handler verifies it."""
 
 
 PUBLIC: Final = Access(Level.NONE, NOTHING)
@@ -83,6 +86,24 @@ UNDECLARED: Final = Access(Level.ADMIN, WHOLE_BROKER)
 """The access of a route without a declaration, so that a forgotten one opens nothing."""
 
 
-def needs(level: Level, reach: Reach = WHOLE_BROKER) -> dict[str, Any]:
+def needs(level: Level, reach: Reach = WHOLE_BROKER, *, signature: str = "") -> dict[str, Any]:
     """Return the handler options that declare an access."""
-    return {ACCESS: Access(level, reach)}
+    return {ACCESS: Access(level, reach, signature)}
+
+
+# Those of most routes.
+
+READ: Final = needs(Level.READ_ONLY)
+READ_LIST: Final = needs(Level.READ_ONLY, listed_by(queue="queue"))
+READ_QUEUES: Final = needs(Level.READ_ONLY, listed_by(namespace="namespace"))
+READ_QUEUE: Final = needs(Level.READ_ONLY, QUEUE)
+READ_PARTITION: Final = needs(Level.READ_ONLY, PARTITION)
+READ_BY_BODY: Final = needs(Level.READ_ONLY, BODY)
+WRITE: Final = needs(Level.READ_WRITE)
+WRITE_LIST: Final = needs(Level.READ_WRITE, listed_by(queue="queue"))
+WRITE_QUEUE: Final = needs(Level.READ_WRITE, QUEUE)
+WRITE_PARTITION: Final = needs(Level.READ_WRITE, PARTITION)
+WRITE_BY_BODY: Final = needs(Level.READ_WRITE, BODY)
+ADMIN: Final = needs(Level.ADMIN)
+ADMIN_QUEUE: Final = needs(Level.ADMIN, QUEUE)
+ANYONE: Final = {ACCESS: PUBLIC}

@@ -7,6 +7,7 @@ a withdrawn key become invalid. A single token cannot be revoked.
 
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, Final
 
@@ -19,23 +20,18 @@ REMEMBERED_MAX: Final = 10_000
 """Tokens; about half a kilobyte each, more if they have grants."""
 
 
+@dataclass(slots=True, eq=False, kw_only=True)
 class Authenticator:
     """Turns headers into identities."""
 
-    def __init__(
-        self,
-        *,
-        keys: KeySet,
-        rules: TokenRules,
-        names: ClaimNames,
-        now: Callable[[], float],
-    ) -> None:
-        self._keys: KeySet = keys
-        self._rules: Final = rules
-        self._names: Final = names
-        self._now: Final = now
-        self._server: KeyServer | None = None
-        self._known: Final[OrderedDict[bytes, Identity]] = OrderedDict()
+    keys: KeySet
+    rules: TokenRules
+    names: ClaimNames
+    now: Callable[[], float]
+    _server: KeyServer | None = field(default=None, init=False)
+    _known: OrderedDict[bytes, Identity] = field(
+        default_factory=OrderedDict[bytes, Identity], init=False
+    )
 
     def ask(self, server: KeyServer) -> None:
         """Use the keys of a key server, too."""
@@ -47,24 +43,20 @@ class Authenticator:
 
     def replace_keys(self, keys: KeySet) -> None:
         """Replace the keys of the settings."""
-        self._keys = keys
+        self.keys = keys
         self.forget()
 
     def left_s(self, identity: Identity) -> float:
         """Return for how many seconds a token is still valid."""
-        return identity.expires_at - self._now()
+        return identity.expires_at - self.now()
 
     def identify(self, header: bytes | None) -> Identity | None:
-        """Return the caller; None if keys have to be fetched first.
-
-        Raises:
-            Unauthenticated: The token is missing or invalid.
-        """
+        """Return the caller; None if keys have to be fetched first."""
         if header is None:
             raise Unauthenticated
         digest = sha256(header).digest()
         identity = self._known.get(digest)
-        if identity is not None and self._now() < identity.expires_at:
+        if identity is not None and self.now() < identity.expires_at:
             self._known.move_to_end(digest)
             return identity
         try:
@@ -93,7 +85,7 @@ class Authenticator:
 
     def _verify(self, header: bytes, digest: bytes) -> Identity:
         claims = self._claims(bearer_token(header))
-        identity = identity_of(claims, self._names, leeway_s=self._rules.leeway_s)
+        identity = identity_of(claims, self.names, leeway_s=self.rules.leeway_s)
         self._known[digest] = identity
         self._known.move_to_end(digest)
         if len(self._known) > REMEMBERED_MAX:
@@ -103,12 +95,12 @@ class Authenticator:
     def _claims(self, token: str) -> dict[str, Any]:
         """Verify with the configured keys and those of the key server, if it has any yet."""
         if self._server is None:
-            return verify_token(token, self._keys, self._rules)
+            return verify_token(token, self.keys, self.rules)
         try:
-            keys = self._keys + self._server.keys
+            keys = self.keys + self._server.keys
         except Unavailable as away:
             try:
-                return verify_token(token, self._keys, self._rules)
+                return verify_token(token, self.keys, self.rules)
             except UnknownKey:
                 raise away from None
-        return verify_token(token, keys, self._rules)
+        return verify_token(token, keys, self.rules)

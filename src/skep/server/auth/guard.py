@@ -15,27 +15,21 @@ A browser cannot send headers with a WebSocket; it may offer the subprotocols `s
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable, Collection, Mapping
-from functools import wraps
+from collections.abc import Callable, Collection, Coroutine, Mapping
+from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, cast
 
 from litestar.connection import ASGIConnection
 from litestar.types import ASGIApp, Receive, Scope, Send
 
-from skep.model.errors import BadRequest, Forbidden, SkepError
+from skep.model.errors import BadRequest, Forbidden, SkepError, Unavailable
 from skep.model.ids import parse_partition_uuid
 from skep.server.auth.access import ACCESS, UNDECLARED, Access, Level, Reach
 from skep.server.auth.authenticator import Authenticator
 from skep.server.auth.identity import ANYONE, STRANGER, Identity
 from skep.server.auth.scopes import Scopes
-from skep.server.hot.exchange import (
-    Exchange,
-    HotHandler,
-    decode_segment,
-    respond_error,
-    run_handler,
-)
-from skep.server.problems import problem_of
+from skep.server.hot.exchange import Exchange, HotHandler, decode_segment
+from skep.server.problems import problem_of, split_headers
 
 IdentifiedHandler: TypeAlias = Callable[[Exchange, Identity], None]
 
@@ -61,7 +55,7 @@ class Guard:
         self.scopes: Final = scopes
         self.authenticator: Final = authenticator
         self._public_paths: Final = frozenset(public_paths)
-        self._waiting: Final[set[asyncio.Task[None]]] = set()
+        self._waiting: Final[set[asyncio.Task[HotHandler]]] = set()
 
     @property
     def is_guarded(self) -> bool:
@@ -85,21 +79,14 @@ class Guard:
         await asyncio.gather(*self._waiting, return_exceptions=True)
 
     def wrap(self, level: Level, handler: IdentifiedHandler) -> HotHandler:
-        """Return a handler of the same name that admits callers of this level."""
+        """Return a handler that admits callers of this level; only with authentication."""
         authenticator = self.authenticator
-        if authenticator is None:
-
-            @wraps(handler)
-            def open_to_all(exchange: Exchange) -> None:
-                handler(exchange, ANYONE)
-
-            return open_to_all
+        assert authenticator is not None
 
         def let_in(exchange: Exchange, identity: Identity) -> None:
             identity.require(level)
             handler(exchange, identity)
 
-        @wraps(handler)
         def guarded(exchange: Exchange) -> None:
             header = exchange.header(AUTHORIZATION)
             identity = authenticator.identify(header)
@@ -107,20 +94,16 @@ class Guard:
                 let_in(exchange, identity)
                 return
 
-            async def wait() -> Callable[[], None]:
+            async def wait() -> HotHandler:
                 known = await authenticator.identify_patiently(header)
-                return lambda: let_in(exchange, known)
+                return lambda exchange: let_in(exchange, known)
 
             self._later(exchange, wait())
 
         return guarded
 
     def preview(self, exchange: Exchange) -> None:
-        """Check the token of a request before its body is read.
-
-        Raises:
-            SkepError: The token is certain to be refused.
-        """
+        """Raise if the token of a request is certain to be refused, before its body is read."""
         if self.authenticator is not None:
             self.authenticator.identify(exchange.header(AUTHORIZATION))
 
@@ -133,57 +116,53 @@ class Guard:
         queues: Collection[str] = (),
         partitions: Collection[int] = (),
     ) -> None:
-        """Call `proceed`, now or later, if the caller may change all of these.
-
-        Raises:
-            Forbidden: The caller may not.
-        """
+        """Call `proceed`, now or later, if the caller may change all of these; else `Forbidden`."""
         level = Level.READ_WRITE
         if self.scopes.allow_now(identity, level, queues=queues, partitions=partitions):
             proceed()
             return
 
-        async def wait() -> Callable[[], None]:
+        async def wait() -> HotHandler:
             await self.scopes.require(identity, level, queues=queues, partitions=partitions)
-            return proceed
+            return lambda _: proceed()
 
         self._later(exchange, wait())
 
-    def _later(self, exchange: Exchange, wait: Awaitable[Callable[[], None]]) -> None:
-        task = asyncio.get_running_loop().create_task(_run_later(exchange, wait))
+    def _later(self, exchange: Exchange, wait: Coroutine[Any, Any, HotHandler]) -> None:
+        """Run the handler that is awaited, unless the client disconnects; answer in any case."""
+        is_gone = False
+
+        def note_gone() -> None:
+            nonlocal is_gone
+            is_gone = True
+
+        def proceed(done: asyncio.Task[HotHandler]) -> None:
+            self._waiting.discard(done)
+            stopped = Unavailable("this instance is shutting down")
+            error = stopped if done.cancelled() else done.exception()
+            if is_gone:
+                return
+            if error is not None:
+                exchange.refuse(error)
+                return
+            exchange.handler = done.result()
+            exchange.run()
+
+        task = asyncio.get_running_loop().create_task(wait)
         self._waiting.add(task)
-        task.add_done_callback(self._waiting.discard)
+        task.add_done_callback(proceed)
+        exchange.when_aborted(note_gone)
 
 
-async def _run_later(exchange: Exchange, wait: Awaitable[Callable[[], None]]) -> None:
-    is_gone = False
-
-    def note_gone() -> None:
-        nonlocal is_gone
-        is_gone = True
-
-    exchange.when_aborted(note_gone)
-    try:
-        proceed = await wait
-    except SkepError as error:
-        if not is_gone:
-            respond_error(exchange, error)
-        return
-    if not is_gone:
-        run_handler(lambda _: proceed(), exchange)
-
-
+@dataclass(frozen=True, slots=True)
 class Requester:
     """The caller of one request, and what the route lets it do."""
 
-    __slots__ = ("_level", "_scopes", "identity", "left_s")
-
-    def __init__(self, identity: Identity, level: Level, scopes: Scopes, *, left_s: float) -> None:
-        self.identity = identity
-        self.left_s = left_s
-        """For how many seconds its token was valid when the request arrived."""
-        self._level = level
-        self._scopes = scopes
+    identity: Identity
+    level: Level
+    scopes: Scopes
+    left_s: float
+    """For how many seconds its token was valid when the request arrived."""
 
     @property
     def subject(self) -> str | None:
@@ -193,39 +172,32 @@ class Requester:
     async def require(
         self, *, queues: Collection[str] = (), partition_ids: Collection[str] = ()
     ) -> None:
-        """Check that the caller may do to these queues and partitions what the route does.
+        """Raise `Forbidden` unless the caller may do to these what the route does.
 
         Malformed partition ids pass: the route answers them.
-
-        Raises:
-            Forbidden: The caller may not.
         """
         partitions = {parse_partition_uuid(each) for each in partition_ids}
-        await self._scopes.require(
+        await self.scopes.require(
             self.identity,
-            self._level,
+            self.level,
             queues=queues,
             partitions={each for each in partitions if each is not None},
         )
 
     async def require_place(self, queue: str, namespace: str | None) -> None:
-        """Check that the caller may configure the queue and put it into this namespace.
-
-        Raises:
-            Forbidden: The caller may not.
-        """
+        """Raise `Forbidden` unless the caller may configure the queue in this namespace."""
         if namespace:
-            self._scopes.require_namespace(self.identity, self._level, namespace)
-            if not await self._scopes.exists(self.identity, queue):
+            self.require_namespace(namespace)
+            if not await self.scopes.exists(self.identity, queue):
                 return
         await self.require(queues={queue})
 
-    def require_everything(self) -> None:
-        """Check that the caller is not restricted to some queues.
+    def require_namespace(self, namespace: str) -> None:
+        """Raise `Forbidden` unless the caller may use every queue of a namespace."""
+        self.scopes.require_namespace(self.identity, self.level, namespace)
 
-        Raises:
-            Forbidden: The caller is restricted.
-        """
+    def require_everything(self) -> None:
+        """Raise `Forbidden` if the caller is restricted to some queues."""
         if self.identity.grants is not None:
             raise Forbidden(
                 "Insufficient permissions: this requires a token without queue restrictions"
@@ -261,7 +233,7 @@ async def _admit(
     guard: Guard, access: Access, connection: ASGIConnection[Any, Any, Any, Any]
 ) -> Requester:
     identity = await _identify(guard, access, connection)
-    if guard.is_guarded and access.level is Level.ADMIN:
+    if guard.is_guarded and access.level is Level.ADMIN and identity is not STRANGER:
         _audit.info(
             "admin operation",
             extra={
@@ -270,10 +242,9 @@ async def _admit(
                 "path": decode_segment(connection.scope["path"].encode("latin-1")),
             },
         )
-    left_s = guard.left_s(identity)
-    requester = Requester(identity, access.level, guard.scopes, left_s=left_s)
+    requester = Requester(identity, access.level, guard.scopes, guard.left_s(identity))
     if identity.grants is not None:
-        await _check_reach(requester, access, connection, guard.scopes)
+        await _check_reach(requester, access.reach, connection)
     return requester
 
 
@@ -282,7 +253,8 @@ async def _identify(
 ) -> Identity:
     if guard.authenticator is None:
         return ANYONE
-    if guard.is_public(access, connection.scope["path"]):
+    is_signed = bool(access.signature) and access.signature in connection.headers
+    if is_signed or guard.is_public(access, connection.scope["path"]):
         return STRANGER
     identity = await guard.authenticator.identify_patiently(_authorization(connection.scope))
     identity.require(access.level)
@@ -301,13 +273,9 @@ def _authorization(scope: Scope) -> bytes | None:
 
 
 async def _check_reach(
-    requester: Requester,
-    access: Access,
-    connection: ASGIConnection[Any, Any, Any, Any],
-    scopes: Scopes,
+    requester: Requester, reach: Reach, connection: ASGIConnection[Any, Any, Any, Any]
 ) -> None:
     """Check that a restricted caller stays within its queues."""
-    reach = access.reach
     match reach.kind:
         case "nothing" | "body":
             return
@@ -316,28 +284,25 @@ async def _check_reach(
         case "partition":
             await requester.require(partition_ids={connection.path_params[reach.queue]})
         case "filter":
-            await _check_filter(requester, access, connection, scopes)
+            await _check_filter(requester, reach, connection)
         case "broker":
             requester.require_everything()
 
 
 async def _check_filter(
-    requester: Requester,
-    access: Access,
-    connection: ASGIConnection[Any, Any, Any, Any],
-    scopes: Scopes,
+    requester: Requester, reach: Reach, connection: ASGIConnection[Any, Any, Any, Any]
 ) -> None:
-    reach = access.reach
     queue = _only_value(connection, reach.queue)
     namespace = _only_value(connection, reach.namespace)
     if queue:
         await requester.require(queues={queue})
     elif namespace:
-        scopes.require_namespace(requester.identity, access.level, namespace)
+        requester.require_namespace(namespace)
     else:
+        filters = " or ".join(f"a {name}" for name in (reach.queue, reach.namespace) if name)
         raise Forbidden(
             "Insufficient permissions: with a token restricted to some queues, this requires "
-            f"{_filters(reach)}"
+            f"{filters}"
         )
 
 
@@ -349,10 +314,6 @@ def _only_value(connection: ASGIConnection[Any, Any, Any, Any], name: str) -> st
     return str(values[0]) if values else ""
 
 
-def _filters(reach: Reach) -> str:
-    return " or ".join(f"a {name}" for name in (reach.queue, reach.namespace) if name)
-
-
 async def _refuse_socket(error: SkepError, scope: Scope, receive: Receive, send: Send) -> None:
     """Answer the handshake with the HTTP status and body of an error."""
     await receive()
@@ -360,8 +321,7 @@ async def _refuse_socket(error: SkepError, scope: Scope, receive: Receive, send:
     if "websocket.http.response" not in (scope["extensions"] or {}):
         await send({"type": "websocket.close", "code": 1008, "reason": error.message})
         return
-    lines = [line.partition(b": ") for line in answer.headers.splitlines()]
-    headers = [(b"content-type", b"application/json"), *((name, text) for name, _, text in lines)]
+    headers = [(b"content-type", b"application/json"), *split_headers(answer.headers)]
     start = {"type": "websocket.http.response.start", "status": answer.status, "headers": headers}
     await send(cast("Any", start))
     await send(cast("Any", {"type": "websocket.http.response.body", "body": answer.body}))

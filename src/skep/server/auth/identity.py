@@ -93,11 +93,7 @@ class Grants:
 
 
 def parse_grants(claim: object, *, ceiling: Level) -> Grants | None:
-    """Parse the grants of a token; None without the claim: the token is not restricted.
-
-    Raises:
-        InvalidToken: The claim is malformed.
-    """
+    """Parse the grants of a token; None without the claim: the token is not restricted."""
     if claim is None:
         return None
     entries = cast("list[object]", claim) if isinstance(claim, list) else [claim]
@@ -158,11 +154,7 @@ class Identity:
     """Seconds since 1970."""
 
     def require(self, level: Level) -> None:
-        """Check that the caller has at least this role.
-
-        Raises:
-            Forbidden: The role is lower.
-        """
+        """Raise `Forbidden` unless the caller has at least this role."""
         if self.level < level:
             raise Forbidden(f"Insufficient permissions: this requires the role {level.word}")
 
@@ -171,7 +163,7 @@ ANYONE: Final = Identity(None, Level.ADMIN)
 """Every caller of a broker without authentication."""
 
 STRANGER: Final = Identity(None, Level.NONE)
-"""An unauthenticated caller of a public route."""
+"""A caller without a token, of a public route or with a signature."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,11 +178,7 @@ class ClaimNames:
 
 
 def identity_of(claims: Mapping[str, Any], names: ClaimNames, *, leeway_s: float) -> Identity:
-    """Return the identity of a verified token.
-
-    Raises:
-        InvalidToken: A claim is malformed.
-    """
+    """Return the identity of a verified token."""
     level = _level(claims, names)
     return Identity(
         subject=_subject(claims.get("sub")),

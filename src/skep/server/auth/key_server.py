@@ -12,12 +12,13 @@ import logging
 import time
 import urllib.request
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from http.client import HTTPException
-from typing import IO, Final
+from typing import Any, Final
 from urllib.request import Request
 
 from skep.model.errors import Unavailable
-from skep.server.auth.tokens import KeySet, UnusableKey, document_keys
+from skep.server.auth.tokens import KeySet, UnusableKey, document_keys, spelled
 
 DOCUMENT_BYTES_MAX: Final = 1 << 20
 CHUNK_BYTES: Final = 64 * 1024
@@ -27,36 +28,24 @@ PAUSE_S: Final = 10.0
 _log = logging.getLogger(__name__)
 
 
+@dataclass(slots=True, eq=False)
 class KeyServer:
     """The keys of one key server, as of the last successful fetch."""
 
-    def __init__(
-        self,
-        fetch: Callable[[], bytes],
-        *,
-        refresh_s: float,
-        timeout_s: float,
-        on_change: Callable[[], None],
-        now: Callable[[], float] = time.monotonic,
-    ) -> None:
-        """Take the function that fetches the document, in a thread; it may raise `OSError`."""
-        self._fetch: Final = fetch
-        self._refresh_s: Final = refresh_s
-        self._timeout_s: Final = timeout_s
-        self._on_change: Final = on_change
-        self._now: Final = now
-        self._keys: KeySet | None = None
-        self._fetching: asyncio.Task[None] | None = None
-        self._fetched_at = float("-inf")  # or tried to
-        self._refresher: asyncio.Task[None] | None = None
+    fetch: Callable[[], bytes]
+    """Fetches the document, in a thread; it may raise `OSError`."""
+    refresh_s: float
+    timeout_s: float
+    on_change: Callable[[], None]
+    now: Callable[[], float] = time.monotonic
+    _keys: KeySet | None = field(default=None, init=False)
+    _fetching: asyncio.Task[None] | None = field(default=None, init=False)
+    _fetched_at: float = field(default=float("-inf"), init=False)  # or tried to
+    _refresher: asyncio.Task[None] | None = field(default=None, init=False)
 
     @property
     def keys(self) -> KeySet:
-        """The keys in force.
-
-        Raises:
-            Unavailable: None could be fetched yet.
-        """
+        """The keys in force."""
         if self._keys is None:
             raise Unavailable("the keys that verify tokens could not be fetched yet")
         return self._keys
@@ -76,10 +65,10 @@ class KeyServer:
 
     async def fetch_unknown(self) -> bool:
         """Fetch because of an unknown key; False if that was just done or timed out."""
-        if self._fetching is None and self._now() - self._fetched_at < PAUSE_S:
+        if self._fetching is None and self.now() - self._fetched_at < PAUSE_S:
             return False
         try:
-            async with asyncio.timeout(self._timeout_s):
+            async with asyncio.timeout(self.timeout_s):
                 await asyncio.shield(self._fetch_once())
         except TimeoutError:
             return False
@@ -88,7 +77,7 @@ class KeyServer:
     async def _refresh(self) -> None:
         while True:
             await asyncio.shield(self._fetch_once())
-            await asyncio.sleep(self._refresh_s if self._keys is not None else PAUSE_S)
+            await asyncio.sleep(self.refresh_s if self._keys is not None else PAUSE_S)
 
     def _fetch_once(self) -> asyncio.Task[None]:
         """Return the fetch in progress, or start one."""
@@ -98,41 +87,29 @@ class KeyServer:
 
     async def _renew(self) -> None:
         try:
-            self._take(document_keys(await asyncio.to_thread(self._fetch)))
+            self._take(document_keys(await asyncio.to_thread(self.fetch)))
         except (OSError, HTTPException, UnusableKey, ValueError) as error:
             _log.warning("could not fetch keys; known keys stay valid: %s", error)
         finally:
-            self._fetched_at = self._now()
+            self._fetched_at = self.now()
             self._fetching = None
 
     def _take(self, keys: KeySet) -> None:
         known, self._keys = self._keys, keys
-        if known is not None and known.spelled() != keys.spelled():
+        if known is not None and spelled(known) != spelled(keys):
             _log.info("the keys of the key server changed", extra={"count": len(keys)})
-            self._on_change()
+            self.on_change()
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
     """Fetches the document from the configured URL only."""
 
-    def redirect_request(
-        self,
-        req: Request,
-        fp: IO[bytes],
-        code: int,
-        msg: str,
-        headers: object,
-        newurl: str,
-    ) -> None:
+    def redirect_request(self, *_args: Any, **_named: Any) -> None:
         """Follow no redirect."""
 
 
 def fetch_document(url: str, timeout_s: float) -> bytes:
-    """Fetch a URL, within limits of time and size.
-
-    Raises:
-        OSError: The fetch failed.
-    """
+    """Fetch a URL, within limits of time and size."""
     deadline = time.monotonic() + timeout_s
     opener = urllib.request.build_opener(_NoRedirects)
     request = Request(url, headers={"accept": "application/json"})  # noqa: S310 (checked: http, https)

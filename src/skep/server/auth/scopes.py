@@ -27,11 +27,7 @@ class Scopes:
         queues: Collection[str] = (),
         partitions: Collection[int] = (),
     ) -> bool:
-        """Decide from what is cached; False if that is not possible.
-
-        Raises:
-            Forbidden: A queue is not granted.
-        """
+        """Decide from what is cached, by `Forbidden` or True; False if that is not possible."""
         grants = identity.grants
         if grants is None:
             return True
@@ -56,12 +52,7 @@ class Scopes:
         queues: Collection[str] = (),
         partitions: Collection[int] = (),
     ) -> None:
-        """Check that the caller may use all of these.
-
-        Raises:
-            Forbidden: A queue is not granted.
-            Unavailable: The database is unreachable.
-        """
+        """Raise `Forbidden` unless the caller may use all of these."""
         grants = identity.grants
         if grants is None:
             return
@@ -74,20 +65,12 @@ class Scopes:
     async def permitted(
         self, identity: Identity, level: Level, queues: Collection[str]
     ) -> Collection[str]:
-        """Return the queues that the caller may use.
-
-        Raises:
-            Unavailable: The database is unreachable.
-        """
+        """Return the queues that the caller may use."""
         grants = identity.grants
         return queues if grants is None else await self._granted(grants, level, queues)
 
     def require_namespace(self, identity: Identity, level: Level, namespace: str) -> None:
-        """Check that the caller may use every queue of a namespace.
-
-        Raises:
-            Forbidden: The namespace is not granted.
-        """
+        """Raise `Forbidden` unless the caller may use every queue of a namespace."""
         grants = identity.grants
         if grants is not None and grants.level_of_namespace(namespace) < level:
             raise Forbidden(
@@ -95,11 +78,7 @@ class Scopes:
             )
 
     async def exists(self, identity: Identity, queue: str) -> bool:
-        """Return whether a queue exists; always true for unrestricted callers.
-
-        Raises:
-            Unavailable: The database is unreachable.
-        """
+        """Return whether a queue exists; always true for unrestricted callers."""
         if identity.grants is None:
             return True
         return queue in await self._ownership.namespaces_of({queue})

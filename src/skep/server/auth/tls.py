@@ -20,22 +20,14 @@ class ServerTls:
     """The TLS of one server."""
 
     def __init__(self, certificate: Path, key: Path, *, client_authority: Path | None) -> None:
-        """Load the files.
-
-        Raises:
-            UnusableCertificate: They are missing, unreadable or do not belong together.
-        """
+        """Load the files; `UnusableCertificate` if one is unreadable or they are no pair."""
         self._certificate = certificate
         self._key = key
         self._client_authority = client_authority
         self.context = self._load(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
 
     def reload(self) -> None:
-        """Load the files again; on failure the previous ones stay in use.
-
-        Raises:
-            UnusableCertificate: They cannot be used.
-        """
+        """Load the files again; on failure the previous ones stay in use."""
         # Into an unused context first: the one in use must not get half a pair.
         self._load(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
         self._load(self.context)

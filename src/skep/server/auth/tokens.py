@@ -10,7 +10,7 @@ Pure: keys and rules are arguments; only the clock is PyJWT's.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias, cast
 
@@ -66,54 +66,37 @@ class VerificationKey:
     id: str | None = None
 
 
-class KeySet:
-    """The keys in force."""
+KeySet: TypeAlias = tuple[VerificationKey, ...]
+"""The keys in force."""
 
-    __slots__ = ("_keys",)
 
-    def __init__(self, keys: Sequence[VerificationKey] = ()) -> None:
-        self._keys = tuple(keys)
+def matching(keys: KeySet, algorithm: str, key_id: str | None) -> list[VerificationKey]:
+    """Return the keys that may have signed a token; a missing id matches any."""
+    return [
+        key
+        for key in keys
+        if key.algorithm == algorithm and (key_id is None or key.id in {None, key_id})
+    ]
 
-    def __len__(self) -> int:
-        return len(self._keys)
 
-    def __add__(self, other: "KeySet") -> "KeySet":
-        return KeySet(self._keys + other._keys)
-
-    def find(self, algorithm: str, key_id: str | None) -> list[VerificationKey]:
-        """Return the keys that may have signed a token; a missing id matches any."""
-        return [
-            key
-            for key in self._keys
-            if key.algorithm == algorithm and (key_id is None or key.id in {None, key_id})
-        ]
-
-    def spelled(self) -> frozenset[tuple[str, str | None, object]]:
-        """Return a value that differs between different sets."""
-        return frozenset((key.algorithm, key.id, _numbers(key.key)) for key in self._keys)
+def spelled(keys: KeySet) -> frozenset[tuple[str, str | None, object]]:
+    """Return a value that differs between different sets."""
+    return frozenset((key.algorithm, key.id, _numbers(key.key)) for key in keys)
 
 
 def secret_key(secret: str) -> VerificationKey:
-    """Return the key of a shared secret.
-
-    Raises:
-        UnusableKey: It is too short.
-    """
+    """Return the key of a shared secret."""
     if len(secret.encode()) < SECRET_BYTES_MIN:
         raise UnusableKey(f"a secret must have at least {SECRET_BYTES_MIN} bytes")
     return VerificationKey(SECRET_ALGORITHM, secret.encode())
 
 
 def pem_keys(text: str) -> KeySet:
-    r"""Return the public keys of a text with PEM blocks; `\n` may replace line breaks.
-
-    Raises:
-        UnusableKey: There is no block, or one of them is not a usable public key.
-    """
+    r"""Return the public keys of a text with PEM blocks; `\n` may replace line breaks."""
     blocks = list(_PEM_BLOCK.finditer(text.replace("\\n", "\n")))
     if not blocks:
         raise UnusableKey("no PEM block found")
-    return KeySet([_pem_key(block[1], block[0].encode()) for block in blocks])
+    return tuple(_pem_key(block[1], block[0].encode()) for block in blocks)
 
 
 def _pem_key(kind: str, block: bytes) -> VerificationKey:
@@ -134,19 +117,16 @@ class _Document(msgspec.Struct):
 
 
 def document_keys(document: bytes) -> KeySet:
-    """Return the usable keys of a JWKS document.
-
-    Raises:
-        UnusableKey: It is malformed, or has no usable key.
-    """
+    """Return the usable keys of a JWKS document."""
     try:
         entries = msgspec.json.decode(document, type=_Document).keys
     except (msgspec.DecodeError, RecursionError) as error:
         raise UnusableKey("the document is not a JWKS") from error
-    keys = [key for entry in entries[:KEYS_MAX] if (key := _document_key(entry)) is not None]
+    found = (_document_key(entry) for entry in entries[:KEYS_MAX])
+    keys = tuple(key for key in found if key is not None)
     if not keys:
         raise UnusableKey("the document has no key for RS256, ES256 or EdDSA")
-    return KeySet(keys)
+    return keys
 
 
 def _document_key(entry: dict[str, Any]) -> VerificationKey | None:
@@ -214,11 +194,7 @@ class TokenRules:
 
 
 def bearer_token(header: bytes | None) -> str:
-    """Return the token of an `Authorization` header. Like Queen, accept a bare one as well.
-
-    Raises:
-        Unauthenticated: There is none, or it is too large.
-    """
+    """Return the token of an `Authorization` header. Like Queen, accept a bare one as well."""
     if not header:
         raise Unauthenticated
     if len(header) > TOKEN_BYTES_MAX:
@@ -241,7 +217,7 @@ def verify_token(token: str, keys: KeySet, rules: TokenRules) -> dict[str, Any]:
         Unauthenticated: It is not valid.
     """
     algorithm, key_id = _read_header(token, rules)
-    candidates = keys.find(algorithm, key_id)
+    candidates = matching(keys, algorithm, key_id)
     if not candidates:
         raise UnknownKey
     for candidate in candidates:

@@ -40,6 +40,22 @@ class ConnectionLimits:
             raise ValueError("queue_length_max must be at least 2")
 
 
+CHUNK_LINE_BYTES_MAX: Final = 64
+"""How much of the line before a chunk is looked at."""
+
+
+def announced_bytes(before: bytes) -> int:
+    """Return how large a chunk is to become, by what was read before it; 0 if that does not tell.
+
+    The parser does not tell either.
+    """
+    line = before.removesuffix(b"\r\n").rpartition(b"\r\n")[2]
+    try:
+        return int(line.partition(b";")[0], 16)
+    except ValueError:
+        return 0
+
+
 class Edge:
     """What all connections of one server share: routes, limits, first lines of answers."""
 

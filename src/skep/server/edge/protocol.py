@@ -12,7 +12,9 @@ A connection promises:
 * A request that cannot be read (400, 408, 413, 431) is answered in its turn and is the last of its
   connection. Further input is dropped for a moment, because closing a socket with unread input
   resets it and can destroy the answer on its way.
-* A request with an `Origin` comes from a browser and goes to the application, whatever its route.
+* A request of HTTP/1.1 has exactly one `Host`.
+* A request of a browser goes to the application, which judges browsers, whatever its route; so does
+  one with a `Content-Encoding`, which the application decodes.
 * A disconnect ends every exchange of the connection, once. Half-closed counts as disconnected.
 * At shutdown idle connections close, busy ones close with their last answer.
 
@@ -34,9 +36,16 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.server import ServerState
 
 from skep.model.errors import Overloaded, PayloadTooLarge
-from skep.server.edge.limits import READ_BYTES_MAX, ConnectionLimits, Edge, ReadGate
-from skep.server.edge.pipelining import Answer, AsgiTurn, HotExchange, TurnQueue
-from skep.server.hot.exchange import HotRoutes
+from skep.server.edge.limits import (
+    CHUNK_LINE_BYTES_MAX,
+    READ_BYTES_MAX,
+    ConnectionLimits,
+    Edge,
+    ReadGate,
+    announced_bytes,
+)
+from skep.server.edge.pipelining import AsgiTurn, TurnQueue
+from skep.server.hot.exchange import Answer, Exchange, HotRoutes
 from skep.server.problems import Problem, problem, problem_of
 
 log = logging.getLogger(__name__)
@@ -47,7 +56,17 @@ BODY_PROGRESS_BYTES: Final = 32 * 1024
 TICK_S_MIN: Final = 0.05
 """Minimum interval of a connection's timer."""
 
+_HOST: Final = b"host"
+_LANGUAGE: Final = b"accept-language"
+_MODE: Final = b"sec-fetch-mode"
+_SPECIAL: Final = frozenset({b"origin", b"sec-fetch-site", b"content-encoding"})
+"""Headers of requests that only the application understands."""
+
+_LENGTHS: Final = frozenset(len(name) for name in (_HOST, _LANGUAGE, _MODE, *_SPECIAL))
+
 _NON_ASCII: Final = re.compile(rb"[\x80-\xff]")
+
+_NO_CHUNK: Final = -1
 
 # The part of a request that is being read.
 _NOTHING, _HEAD, _BODY = range(3)
@@ -98,9 +117,11 @@ class FastPathProtocol(HttpToolsProtocol):
         self._progress_bytes = 0  # `_request_bytes` when the read timeout was last extended
         self._raw_headers: list[tuple[bytes, bytes]] = []
         self._is_last = False  # the client asked to close after the request being read
-        self._incoming: HotExchange | None = None  # a hot request whose body is being read
+        self._incoming: Exchange | None = None  # a hot request whose body is being read
         self._body: bytes | bytearray = b""
-        self._is_inspected = False  # whether the head of `_incoming` was searched
+        self._is_inspected = False  # whether the head of the request being read was searched
+        self._chunk_bytes = _NO_CHUNK  # of the chunk being read
+        self._unfinished_line = b""  # the end of the last read, where a line may have begun
         self._is_body_awaited = False  # the client waits for "100 Continue"
         self._head_without_upgrade = b""
 
@@ -133,11 +154,13 @@ class FastPathProtocol(HttpToolsProtocol):
         self._read_bytes = len(data)
         self._request_bytes += len(data)
         is_at_boundary = self._reading == _NOTHING
+        read = data
         while data:
+            read = data
             data = self._feed(data, is_at_boundary=is_at_boundary)
             is_at_boundary = True
         if self._reading != _NOTHING and not self._is_deaf:
-            self._inspect_unfinished()
+            self._inspect_unfinished(read)
 
     def pause_writing(self) -> None:
         """Note since when the client does not read its answers."""
@@ -153,7 +176,7 @@ class FastPathProtocol(HttpToolsProtocol):
         """Close when idle, else with the last answer. uvicorn calls this on each connection."""
         self._is_draining = True
         self.edge.drain(self.loop)
-        last = self._turns.last
+        last = self._turns[-1] if self._turns else None
         if isinstance(last, AsgiTurn):
             last.cycle.keep_alive = False
         elif last is None and self._incoming is None:
@@ -185,7 +208,7 @@ class FastPathProtocol(HttpToolsProtocol):
         method = parser.get_method()
         path, _, query = self.url.partition(b"?")
         handler = self.edge.routes.find(method, path)
-        if handler is not None and self._comes_from_a_page():
+        if self._is_special():
             handler = None
         if parser.should_upgrade():
             self._consider_upgrade(method)
@@ -193,15 +216,26 @@ class FastPathProtocol(HttpToolsProtocol):
             self._begin_asgi_request()
         else:
             keep_alive = parser.should_keep_alive() and parser.get_http_version() != "1.0"
-            self._incoming = HotExchange(
-                self._turns, method, path, query, self._raw_headers, handler, keep_alive=keep_alive
+            self._incoming = Exchange(
+                self, method, path, query, self._raw_headers, handler, keep_alive=keep_alive
             )
             self._is_last = not keep_alive
-            self._is_inspected = self._is_body_awaited = False
+            self._is_body_awaited = False
+        self._is_inspected = False
         self._reading = _BODY
+
+    def on_chunk_header(self) -> None:
+        """Begin a chunk; the last one is empty."""
+        self._chunk_bytes = 0
+
+    def on_chunk_complete(self) -> None:
+        """End a chunk."""
+        self._chunk_bytes = _NO_CHUNK
 
     def on_body(self, body: bytes) -> None:
         """Collect a hot request's body, within its limit."""
+        if self._chunk_bytes != _NO_CHUNK:
+            self._chunk_bytes += len(body)
         if self._incoming is None:
             super().on_body(body)
             return
@@ -223,11 +257,32 @@ class FastPathProtocol(HttpToolsProtocol):
             self._incoming = None
             incoming.body = bytes(self._body)
             self._body = b""
-            self._turns.add_hot(incoming)
+            turns = self._turns
+            turns.append(incoming)
+            if turns.asgi_count == 0:  # else it runs when the ASGI request before it has finished
+                incoming.run()
+            if len(turns) > 1:
+                self.note_queue_length(len(turns))
         elif not self._head_without_upgrade:
             super().on_message_complete()
 
-    # The turn queue calls these.
+    # Exchanges and the turn queue call these.
+
+    def take_answer(self, exchange: Exchange, answer: Answer) -> bool:
+        """Write an answer, or hold it until its turn. False if the client disconnected."""
+        if self.transport.is_closing():
+            return False
+        turns = self._turns
+        if turns[0] is not exchange:
+            exchange.held_answer = answer
+            return True
+        turns.popleft()
+        self.write_answer(answer, keep_alive=exchange.keep_alive)
+        if turns:
+            turns.advance()
+        else:
+            self.note_queue_length(0)
+        return True
 
     def write_answer(self, answer: Answer, *, keep_alive: bool) -> None:
         """Write a whole answer at once, and close after it if it is the last."""
@@ -311,33 +366,69 @@ class FastPathProtocol(HttpToolsProtocol):
         for name, value in self._raw_headers:
             super().on_header(name, value)
 
-    def _inspect_unfinished(self) -> None:
+    def _inspect_unfinished(self, read: bytes) -> None:
         """Check a request that did not arrive in one read, as most do."""
         if self._reading == _HEAD:
             if self._request_bytes > self.edge.limits.head_bytes_max + READ_BYTES_MAX:
                 self._refuse(self._head_too_large())
-        elif self._request_bytes > self.edge.wire_bytes_max:
+            return
+        if self._request_bytes > self.edge.wire_bytes_max or self._is_chunk_too_large(read):
             self._refuse(self._body_too_large())
-        elif self._incoming is not None and not self._is_inspected:
+        elif not self._is_inspected:
             self._is_inspected = True
             self._inspect_head(self._incoming)
 
-    def _comes_from_a_page(self) -> bool:
-        """Whether a browser sent this for a web page; the application checks origins."""
-        # Comparing lengths is faster than comparing names.
-        return any(len(name) == 6 and name.lower() == b"origin" for name, _ in self._raw_headers)
+    def _is_chunk_too_large(self, read: bytes) -> bool:
+        """Whether a chunk was announced that the body has no room for."""
+        if self._chunk_bytes == _NO_CHUNK:
+            line = self._unfinished_line + read[-CHUNK_LINE_BYTES_MAX:]
+            self._unfinished_line = line[-CHUNK_LINE_BYTES_MAX:]
+            return False
+        begin = len(read) - self._chunk_bytes
+        if begin <= 0:  # it was announced in an earlier read
+            return False
+        line = self._unfinished_line + read[max(0, begin - CHUNK_LINE_BYTES_MAX) : begin]
+        self._unfinished_line = b""
+        body_bytes = max(0, len(self._body) - self._chunk_bytes) + announced_bytes(line)
+        return body_bytes > self.edge.limits.body_bytes_max
 
-    def _inspect_head(self, incoming: HotExchange) -> None:
-        refusal = self.edge.routes.refusal_of(incoming)
-        declared = incoming.header(b"content-length")
+    def _is_special(self) -> bool:
+        """Whether only the application understands a request; refuse one without its host.
+
+        A language without a mode is that of a browser (see `skep.server.auth.browsers`).
+        """
+        is_special, has_language, has_mode, hosts = False, False, False, 0
+        for name, _ in self._raw_headers:
+            if len(name) in _LENGTHS:  # cheaper than to compare the names of all
+                lower = name.lower()
+                if lower == _HOST:
+                    hosts += 1
+                elif lower in _SPECIAL:
+                    is_special = True
+                elif lower == _LANGUAGE:
+                    has_language = True
+                elif lower == _MODE:
+                    has_mode = True
+        if hosts != 1 and (hosts or self.parser.get_http_version() == "1.1"):
+            text = "The request has more than one Host." if hosts else "The request has no Host."
+            self._refuse_and_stop(problem(400, "bad_request", text))
+        return is_special or (has_language and not has_mode)
+
+    def _inspect_head(self, incoming: Exchange | None) -> None:
+        refusal = None if incoming is None else self.edge.routes.refusal_of(incoming)
+        declared = self._header(b"content-length")
         if refusal is not None:
             self._refuse(refusal)
         elif declared is not None and int(declared) > self.edge.limits.body_bytes_max:
             self._refuse(self._body_too_large())
-        elif (incoming.header(b"expect") or b"").lower() == b"100-continue":
+        elif incoming is not None and (self._header(b"expect") or b"").lower() == b"100-continue":
             self._is_body_awaited = True
             if not self._turns:
                 self._invite_body()
+
+    def _header(self, name: bytes) -> bytes | None:
+        """Return the first value of a header of the request being read."""
+        return next((value for each, value in self._raw_headers if each.lower() == name), None)
 
     def _invite_body(self) -> None:
         self._is_body_awaited = False

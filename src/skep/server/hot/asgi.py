@@ -6,66 +6,36 @@ answers 405 to other methods on hot paths, also for the fast path.
 """
 
 import asyncio
-from collections.abc import Callable
-from typing import TYPE_CHECKING, cast
+from typing import cast
 from urllib.parse import quote
 
 from litestar.types import ASGIApp, HTTPScope, Receive, Scope, Send
 
-from skep.model.errors import Defect, PayloadTooLarge
-from skep.server.edge.pipelining import Answer
-from skep.server.hot.exchange import HotHandler, HotRoutes, run_handler
-from skep.server.problems import problem, problem_of
-
-if TYPE_CHECKING:
-    from skep.telemetry.meters import RouteMeter
+from skep.model.errors import PayloadTooLarge
+from skep.server.hot.exchange import Answer, Exchange, HotHandler, HotRoutes
+from skep.server.problems import problem, problem_of, split_headers
 
 
-class AsgiExchange:
-    """The `Exchange` of an ASGI request whose body was read."""
+class _Twin:
+    """The connection of one exchange: keeps its answer until the application sends it."""
 
-    def __init__(self, scope: HTTPScope, body: bytes) -> None:
-        self.method = scope["method"].encode()
-        self.path = raw_path(scope)
-        self.query = scope["query_string"]
-        self.body = body
+    def __init__(self, scope: HTTPScope, handler: HotHandler) -> None:
         self.answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self.timing: tuple[RouteMeter, float] | None = None
-        self._headers = scope["headers"]
-        self._is_aborted = False
-        self._abort_callback: Callable[[], None] | None = None
+        self.exchange = Exchange(
+            self,
+            scope["method"].encode(),
+            raw_path(scope),
+            scope["query_string"],
+            list(scope["headers"]),
+            handler,
+            keep_alive=True,
+        )
 
-    @property
-    def is_answered(self) -> bool:
-        """Whether `respond` was called."""
-        return self.answer.done()
-
-    def header(self, name: bytes) -> bytes | None:
-        """Return the first value of a header. `name` is given in lower case."""
-        return next((value for its_name, value in self._headers if its_name == name), None)
-
-    def respond(self, status: int, body: bytes = b"", *, headers: bytes = b"") -> bool:
-        """Answer; see `Exchange.respond`."""
-        if self.answer.done():
-            raise Defect("An exchange was answered twice.")
-        if self.timing is not None:
-            self.timing[0].note(status, self.timing[1])
-        self.answer.set_result((status, body, headers))
-        return not self._is_aborted
-
-    def when_aborted(self, callback: Callable[[], None]) -> None:
-        """Register a callback; see `Exchange.when_aborted`."""
-        if self._is_aborted:
-            callback()
-        else:
-            self._abort_callback = callback
-
-    def abort(self) -> None:
-        """Note that the client disconnected, and call back unless the answer is there."""
-        self._is_aborted = True
-        callback, self._abort_callback = self._abort_callback, None
-        if callback is not None and not self.answer.done():
-            callback()
+    def take_answer(self, exchange: Exchange, answer: Answer) -> bool:
+        """Keep the answer."""
+        del exchange
+        self.answer.set_result(answer)
+        return True
 
 
 class HotGate:
@@ -99,22 +69,22 @@ class HotGate:
     async def _serve(
         self, handler: HotHandler, scope: HTTPScope, receive: Receive, send: Send
     ) -> None:
-        refusal = self._routes.refusal_of(AsgiExchange(scope, b""))
-        if refusal is not None:
-            await send_answer(send, refusal)
-            return
+        twin = _Twin(scope, handler)
+        exchange = twin.exchange
         try:
+            refusal = self._routes.refusal_of(exchange)
+            if refusal is not None:
+                await send_answer(send, refusal)
+                return
             body = await _read_body(receive, self._body_bytes_max)
+            if body is None:
+                return
+            exchange.body = body
+            exchange.run()
+            if await _is_answered_before_disconnect(twin.answer, receive):
+                await send_answer(send, twin.answer.result())
         except PayloadTooLarge as error:
             await send_answer(send, problem_of(error))
-            return
-        if body is None:
-            return
-        exchange = AsgiExchange(scope, body)
-        run_handler(handler, exchange)
-        try:
-            if await _is_answered_before_disconnect(exchange, receive):
-                await send_answer(send, exchange.answer.result())
         finally:
             exchange.abort()
 
@@ -138,30 +108,24 @@ async def _read_body(receive: Receive, bytes_max: int) -> bytes | None:
             return bytes(body)
 
 
-async def _is_answered_before_disconnect(exchange: AsgiExchange, receive: Receive) -> bool:
-    if exchange.answer.done():
-        return True
-    # After the body, an ASGI server only reports that the client disconnected.
-    disconnect = asyncio.ensure_future(receive())
-    try:
-        await asyncio.wait((exchange.answer, disconnect), return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        disconnect.cancel()
-    return exchange.answer.done()
+async def _is_answered_before_disconnect(answer: asyncio.Future[Answer], receive: Receive) -> bool:
+    if not answer.done():
+        # After the body, an ASGI server only reports that the client disconnected.
+        disconnect = asyncio.ensure_future(receive())
+        try:
+            await asyncio.wait((answer, disconnect), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            disconnect.cancel()
+    return answer.done()
 
 
 async def send_answer(send: Send, answer: Answer) -> None:
     """Send an answer in one piece."""
     status, body, extra = answer
-    headers = [_split_header(line) for line in extra.splitlines()]
+    headers = split_headers(extra)
     if body:
         headers.append((b"content-type", b"application/json"))
     if status != 204:
         headers.append((b"content-length", b"%d" % len(body)))
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body, "more_body": False})
-
-
-def _split_header(line: bytes) -> tuple[bytes, bytes]:
-    name, _, value = line.partition(b":")
-    return name.strip(), value.strip()

@@ -1,7 +1,8 @@
-"""Decode request bodies and subscriptions, with clear errors."""
+"""Decode request bodies and parameters of URLs, with clear errors."""
 
 import re
 from typing import Final, TypeVar
+from uuid import UUID
 
 import msgspec
 
@@ -19,16 +20,7 @@ _SURROGATE: Final = re.compile(
 
 
 def decode_body(decoder: msgspec.json.Decoder[T], body: bytes, wording: dict[str, str]) -> T:
-    """Decode a JSON body.
-
-    Args:
-        decoder: For the shape the route expects.
-        body: The raw body.
-        wording: Queen's error texts, by the path of their field.
-
-    Raises:
-        BadRequest: The body is empty, not UTF-8, not JSON, or of another shape.
-    """
+    """Decode a JSON body; `wording` has Queen's error texts, by the path of their field."""
     if not body:
         raise BadRequest("the request body is empty; send a JSON object")
     if not body.isascii():
@@ -44,13 +36,6 @@ def decode_body(decoder: msgspec.json.Decoder[T], body: bytes, wording: dict[str
         raise BadRequest(f"the body is not valid JSON: {error}") from error
     except RecursionError as error:
         raise BadRequest("the body is nested too deeply") from error
-
-
-def decode_optional_body(
-    decoder: msgspec.json.Decoder[T], body: bytes, wording: dict[str, str]
-) -> T | None:
-    """Decode an optional JSON body; None if it is empty. See `decode_body`."""
-    return decode_body(decoder, body, wording) if body.strip() else None
 
 
 def _check_utf8(body: bytes) -> None:
@@ -76,7 +61,49 @@ def _worded(text: str, wording: dict[str, str]) -> str:
     return f"{known} ({text})" if known else text
 
 
+_FLAGS: Final = {
+    **dict.fromkeys(("true", "1", "yes", "on"), True),
+    **dict.fromkeys(("false", "0", "no", "off"), False),
+}
+
+
+def read_flag(name: str, text: str) -> bool:
+    """Read a flag of a URL, in any case."""
+    flag = _FLAGS.get(text)
+    if flag is None:
+        flag = _FLAGS.get(text.lower())
+    if flag is None:
+        raise invalid(name, text, "true or false")
+    return flag
+
+
+def read_uuid(name: str, text: str) -> UUID:
+    """Read a UUID in a URL."""
+    try:
+        return UUID(text)
+    except ValueError:
+        raise invalid(name, text, "a UUID") from None
+
+
+ID_MAX: Final = 2**62
+
+
+def read_number(name: str, text: str) -> int:
+    """Read an id in a URL that is a number."""
+    is_number = text.isascii() and text.isdecimal() and len(text) <= len(str(ID_MAX))
+    if not is_number or not 1 <= int(text) <= ID_MAX:
+        raise invalid(name, text, f"a whole number from 1 to {ID_MAX}")
+    return int(text)
+
+
+def invalid(name: str, text: str, valid: str) -> BadRequest:
+    """Return the error of a parameter: what was sent, and what may be sent."""
+    return BadRequest(f"Invalid {name}: {text[:100]!r}. Use {valid}.")
+
+
 NOW: Final = "now"
+_IS_NEW: Final = {"all": False, "from_beginning": False, "new": True, "new-only": True}
+"""The subscription modes, and whether a group of that mode starts at the end of the log."""
 
 
 def read_subscription(
@@ -84,20 +111,17 @@ def read_subscription(
 ) -> Subscription:
     """Return where a new group starts; the default group starts with the oldest message.
 
-    Args:
-        group: Its name.
-        mode: `subscriptionMode`, if it was sent.
-        start: `subscriptionFrom`, if it was sent; it overrides the mode.
-        default_mode: The mode if neither was sent.
-
-    Raises:
-        BadRequest: The start is not a time.
+    `subscriptionFrom` (`start`) overrides `subscriptionMode` (`mode`).
     """
+    is_new = _IS_NEW.get(mode or default_mode)
+    if is_new is None:
+        raise invalid(
+            "subscriptionMode", mode or default_mode, "all, from_beginning, new or new-only"
+        )
     if group == QUEUE_MODE:
         return Subscription()
     if start and start != NOW:
         return Subscription(
             "timestamp", parse_moment("subscriptionFrom", start, alternatives=(NOW,))
         )
-    is_new = start == NOW or (mode or default_mode) in {"new", "new-only"}
-    return Subscription("new") if is_new else Subscription()
+    return Subscription("new") if is_new or start == NOW else Subscription()

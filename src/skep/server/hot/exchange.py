@@ -1,42 +1,112 @@
-"""HTTP for hot routes: one request, and one answer that may come later.
+"""One request of a hot route and its one answer, which may come later; and the table of the routes.
 
-An `Exchange` hides its server: the parser fast path or any ASGI server. Its handler is a plain
-function that returns at once; `respond` sends the answer later, from the event loop's thread.
-Nothing here awaits or allocates an asyncio object. Both servers find handlers in `HotRoutes`.
+A connection of the parser fast path makes an `Exchange`, and so does the ASGI twin. Its handler is
+a plain function that returns at once; `respond` sends the answer later, from the event loop's
+thread. Nothing here awaits or allocates an asyncio object.
 """
 
 import logging
 from collections.abc import Callable
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 from urllib.parse import unquote_to_bytes
 
-from skep.model.errors import BadRequest, SkepError
+from skep.model.errors import BadRequest, Defect, SkepError
 from skep.server.problems import HEADER, Problem, id_line, problem_of, request_id
-from skep.telemetry.meters import RouteMeter
+
+if TYPE_CHECKING:
+    from skep.telemetry.meters import RouteMeter
 
 log = logging.getLogger(__name__)
 
+Answer: TypeAlias = tuple[int, bytes, bytes]
+"""Status, body, additional header lines."""
 
-class Exchange(Protocol):
+HotHandler: TypeAlias = Callable[["Exchange"], None]
+"""Answers an exchange. A raised `SkepError` is answered from the problems table; any other
+exception is a bug, logged with its stack and answered 500."""
+
+Traced: TypeAlias = Callable[[int, bytes, str | None], None]
+"""Called with the status and body of an answer, and the code of its error if it is one."""
+
+_RESPOND_ASYNC = b"respond-async"
+
+
+class Connection(Protocol):
+    """Where the answer of an exchange goes."""
+
+    def take_answer(self, exchange: "Exchange", answer: Answer) -> bool:
+        """Send an answer, now or in its turn. False if the client disconnected."""
+        ...
+
+
+class Exchange:
     """One request and its one answer."""
 
-    method: bytes
-    path: bytes
-    """Raw: still percent-encoded, without the query."""
-    query: bytes
-    """Raw, without the question mark."""
-    body: bytes
-    timing: tuple[RouteMeter, float] | None
-    """The meter of the route and when the request began; None if it is not counted."""
+    __slots__ = (
+        "_abort_callback",
+        "_connection",
+        "body",
+        "handler",
+        "headers",
+        "held_answer",
+        "is_answered",
+        "keep_alive",
+        "method",
+        "path",
+        "query",
+        "timing",
+        "traced",
+    )
 
-    @property
-    def is_answered(self) -> bool:
-        """Whether `respond` was called."""
-        ...
+    def __init__(
+        self,
+        connection: Connection,
+        method: bytes,
+        path: bytes,
+        query: bytes,
+        headers: list[tuple[bytes, bytes]],
+        handler: HotHandler | None,
+        *,
+        keep_alive: bool,
+    ) -> None:
+        """Path and query are raw: still percent-encoded, the query without its question mark."""
+        self._connection: Connection | None = connection
+        self.method = method
+        self.path = path
+        self.query = query
+        self.headers = headers
+        self.handler = handler  # None once it was called
+        self.keep_alive = keep_alive
+        self.body = b""
+        self.is_answered = False
+        self.held_answer: Answer | None = None  # until its turn
+        self.timing: tuple[RouteMeter, float] | None = None  # of the route, since when
+        self.traced: Traced | None = None
+        self._abort_callback: Callable[[], None] | None = None
+
+    def run(self) -> None:
+        """Call the handler, and answer for it if it raises."""
+        handler, self.handler = self.handler, None
+        if handler is None:
+            return
+        try:
+            handler(self)
+        except Exception as error:  # noqa: BLE001 (the parser would take it for a malformed request)
+            self.refuse(error)
 
     def header(self, name: bytes) -> bytes | None:
         """Return the first value of a header. `name` is given in lower case."""
-        ...
+        for its_name, value in self.headers:
+            if its_name.lower() == name:
+                return value
+        return None
+
+    @property
+    def prefers_async(self) -> bool:
+        """Whether the client sent `Prefer: respond-async`, possibly among other preferences."""
+        preferences = self.header(b"prefer") or b""
+        names = (each.partition(b";")[0].strip().lower() for each in preferences.split(b","))
+        return _RESPOND_ASYNC in names
 
     def respond(self, status: int, body: bytes = b"", *, headers: bytes = b"") -> bool:
         r"""Answer, exactly once, at any later time, from the event loop's thread.
@@ -45,23 +115,56 @@ class Exchange(Protocol):
 
         Returns:
             False if the client disconnected and nothing was written.
-
-        Raises:
-            Defect: The exchange was answered before.
         """
-        ...
+        if self.is_answered:
+            raise Defect("An exchange was answered twice.")
+        self.is_answered = True
+        # Break the reference cycle: the cycle collector's pauses would delay every other request.
+        self._abort_callback = None
+        if self.timing is not None:
+            self.timing[0].note(status, self.timing[1])
+        connection = self._connection
+        is_sent = connection is not None and connection.take_answer(self, (status, body, headers))
+        if self.traced is not None:
+            self.traced(status, body, None)
+        return is_sent
+
+    def refuse(self, error: BaseException) -> None:
+        """Answer with the problem of an error, unless it was answered already; log a bug."""
+        answer = problem_of(error)
+        if answer.status == 500:
+            name = request_id(self.header(HEADER.encode()))
+            fields = {"request_id": name}
+            log.error("hot route %r failed", self.path, exc_info=error, extra=fields)
+            answer = answer._replace(headers=answer.headers + id_line(name))
+        if self.is_answered:
+            return
+        traced, self.traced = self.traced, None
+        self.respond(answer.status, answer.body, headers=answer.headers)
+        if traced is not None:
+            traced(answer.status, b"", error.code if isinstance(error, SkepError) else Defect.code)
 
     def when_aborted(self, callback: Callable[[], None]) -> None:
         """Call `callback` once if the client disconnects before the answer, or already has.
 
         An exchange keeps one callback.
         """
-        ...
+        if self._connection is None:
+            callback()
+        else:
+            self._abort_callback = callback
 
-
-HotHandler: TypeAlias = Callable[[Exchange], None]
-"""Answers an exchange. A raised `SkepError` is answered from the problems table; any other
-exception is a bug, logged with its stack and answered 500."""
+    def abort(self) -> None:
+        """End the exchange: the connection is lost."""
+        self._connection = None
+        callback, self._abort_callback = self._abort_callback, None
+        if callback is None or self.is_answered:
+            return
+        try:
+            callback()
+        except Exception:
+            # The other exchanges of this connection must be aborted, too.
+            log.exception("abort callback failed for %r", self.path)
 
 
 class HotRoutes:
@@ -69,54 +172,52 @@ class HotRoutes:
 
     def __init__(self, *, preview: HotHandler | None = None) -> None:
         """`preview` may refuse a request by its head, before a long body is read."""
-        self._preview = preview
-        self._exact: dict[tuple[bytes, bytes], HotHandler] = {}
-        self._prefixed: list[tuple[bytes, bytes, bytes, HotHandler]] = []
+        self.preview = preview
+        self.exact: dict[tuple[bytes, bytes], HotHandler] = {}
+        self.prefixed: list[tuple[bytes, bytes, bytes, HotHandler]] = []
 
     def add(self, method: bytes, path: bytes, handler: HotHandler) -> None:
         """Serve exactly this path."""
-        self._exact[method, path] = handler
+        self.exact[method, path] = handler
 
     def add_prefix(
         self, method: bytes, prefix: bytes, handler: HotHandler, *, suffix: bytes = b""
     ) -> None:
         """Serve every path that starts and ends so. Exact paths and earlier prefixes go first."""
-        self._prefixed.append((method, prefix, suffix, handler))
+        self.prefixed.append((method, prefix, suffix, handler))
 
     def find(self, method: bytes, path: bytes) -> HotHandler | None:
         """Return the handler of a request, or None when the ASGI application serves it."""
-        handler = self._exact.get((method, path))
+        handler = self.exact.get((method, path))
         if handler is not None:
             return handler
-        for its_method, prefix, suffix, handler in self._prefixed:
+        for its_method, prefix, suffix, handler in self.prefixed:
             if path.startswith(prefix) and method == its_method and _ends(path, prefix, suffix):
                 return handler
         return None
 
-    def wrap_each(self, wrap: Callable[[HotHandler], HotHandler]) -> None:
-        """Wrap every handler."""
-        self._exact = {key: wrap(handler) for key, handler in self._exact.items()}
-        self._prefixed = [
-            (method, prefix, suffix, wrap(handler))
-            for method, prefix, suffix, handler in self._prefixed
-        ]
+    def replace(self, routes: "HotRoutes") -> None:
+        """Serve the routes of another table from now on."""
+        self.preview = routes.preview
+        self.exact = routes.exact
+        self.prefixed = routes.prefixed
 
     def refusal_of(self, exchange: Exchange) -> Problem | None:
         """Return the refusal of a request by its head alone."""
-        if self._preview is None:
+        if self.preview is None:
             return None
         try:
-            self._preview(exchange)
+            self.preview(exchange)
         except SkepError as error:
             return problem_of(error)
         return None
 
     def methods(self, path: bytes) -> list[bytes]:
         """Return the methods this path is hot for, in the order they were added."""
-        exact = [method for method, its_path in self._exact if its_path == path]
+        exact = [method for method, its_path in self.exact if its_path == path]
         prefixed = [
             method
-            for method, prefix, suffix, _ in self._prefixed
+            for method, prefix, suffix, _ in self.prefixed
             if path.startswith(prefix) and _ends(path, prefix, suffix)
         ]
         return list(dict.fromkeys(exact + prefixed))
@@ -127,45 +228,13 @@ def _ends(path: bytes, prefix: bytes, suffix: bytes) -> bool:
     return not suffix or (path.endswith(suffix) and len(path) >= len(prefix) + len(suffix))
 
 
-def run_handler(handler: HotHandler, exchange: Exchange) -> None:
-    """Call a handler and answer for it if it raises."""
-    try:
-        handler(exchange)
-    except Exception as error:  # noqa: BLE001 (the parser would take it for a malformed request)
-        respond_error(exchange, error)
-
-
-def respond_error(exchange: Exchange, error: BaseException) -> None:
-    """Answer with the problem of an error; log the error if it is a bug."""
-    answer = problem_of(error)
-    if answer.status == 500:
-        name = request_id(exchange.header(HEADER.encode()))
-        fields = {"request_id": name}
-        log.error("hot route %r failed", exchange.path, exc_info=error, extra=fields)
-        answer = answer._replace(headers=answer.headers + id_line(name))
-    _respond_problem(exchange, answer)
-
-
-def _respond_problem(exchange: Exchange, answer: Problem) -> None:
-    if not exchange.is_answered:
-        exchange.respond(answer.status, answer.body, headers=answer.headers)
-
-
 def decode_segment(raw: bytes) -> str:
-    """Decode one segment of a path, percent-encoded or not.
-
-    Raises:
-        BadRequest: The bytes behind the escapes are not UTF-8.
-    """
+    """Decode one segment of a path, percent-encoded or not."""
     return _decode(unquote_to_bytes(raw) if b"%" in raw else raw)
 
 
 def parse_query(raw: bytes) -> dict[str, str]:
-    """Parse a query string. Of a repeated name the first value counts, as in Queen.
-
-    Raises:
-        BadRequest: The bytes behind the escapes are not UTF-8.
-    """
+    """Parse a query string. Of a repeated name the first value counts, as in Queen."""
     parameters: dict[str, str] = {}
     if b"%" in raw or b"+" in raw:
         for pair in filter(None, raw.replace(b"+", b" ").split(b"&")):

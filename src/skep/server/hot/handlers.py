@@ -1,64 +1,63 @@
-"""The hot routes: push, pop, ack, lease.
+"""The hot routes: push, pop, ack, lease, transaction.
 
-Each handler gets its caller from the guard, decodes its request, passes it to the broker and
-returns; the broker calls back with the result, which answers the exchange. Nothing here awaits. The
-guard checks a restricted caller once more when the request has been decoded.
+Each handler gets its caller, decodes its request, passes it to the broker and returns; the broker
+calls back with the result, which answers the exchange. Nothing here awaits. With authentication the
+guard identifies the caller, and checks a restricted one once more when the request is decoded.
 """
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from time import perf_counter
 from typing import Final, TypeAlias
-from uuid import UUID
 
 import msgspec
 
+from skep.broker.ack.accept import Ack
+from skep.broker.ack.naming import is_named, named_message, named_partition
 from skep.broker.ack.renew import Renew, Renewal
-from skep.broker.intake import Intake
 from skep.broker.pop.accept import Deliver, Poll, PollOptions, Pop
 from skep.broker.pop.discovery import Discovery, Permitted, Search
+from skep.broker.push.accept import Push
 from skep.broker.timestamps import wire_time
-from skep.model.errors import BadRequest, NotFound, SkepError
-from skep.model.ids import parse_partition_uuid
+from skep.broker.transaction.transaction import Transaction
+from skep.model.errors import BadRequest, NotFound
 from skep.model.limits import LEASE_SECONDS_MAX, POP_BATCH_MAX, POP_PARTITIONS_MAX, WAIT_MS_MAX
-from skep.model.names import check_name
+from skep.model.names import check_name, check_optional_name
 from skep.model.wire import (
     DEFAULT_PARTITION,
     QUEUE_MODE,
     AckBatchBody,
     AckItem,
     ExtendBody,
-    PushBody,
     TransactionAck,
     TransactionBody,
 )
 from skep.server.api_document.operations import level_of
 from skep.server.auth.access import Level
 from skep.server.auth.guard import Guard, IdentifiedHandler
-from skep.server.auth.identity import Identity
-from skep.server.hot.decoding import decode_body, read_subscription
+from skep.server.auth.identity import ANYONE, Identity
+from skep.server.hot.decoding import (
+    decode_body,
+    read_flag,
+    read_subscription,
+    read_uuid,
+)
 from skep.server.hot.exchange import (
     Exchange,
     HotHandler,
     HotRoutes,
     decode_segment,
     parse_query,
-    respond_error,
 )
-from skep.telemetry.tracing import CONTEXT_HEADERS, Carrier, Ended, Propagation, Settled
+from skep.server.hot.pushed_items import TRANSACTION_WORDS, ItemDecoder
+from skep.settings import Settings
+from skep.telemetry.meters import Meters
+from skep.telemetry.tracing import CONTEXT_HEADERS, Carrier, Propagation
 
-_PUSH: Final = msgspec.json.Decoder(PushBody)
 _ACK: Final = msgspec.json.Decoder(AckItem)
 _ACK_BATCH: Final = msgspec.json.Decoder(AckBatchBody)
 _EXTEND: Final = msgspec.json.Decoder(ExtendBody)
-_TRANSACTION: Final = msgspec.json.Decoder(TransactionBody)
 
-_PUSH_WORDS: Final = {
-    ".items": "items array is required",
-    ".items[].queue": "Queue must be a string",
-    ".items[].partition": "Partition must be a string",
-    ".items[].transactionId": "TransactionId must be a string",
-    ".items[].traceId": "TraceId must be a string",
-}
 _ACK_WORDS: Final = {
     ".transactionId": "transactionId is required",
     ".partitionId": "partitionId is required to ensure message uniqueness",
@@ -70,17 +69,6 @@ _ACK_BATCH_WORDS: Final = {
     ),
     ".acknowledgments[].partitionId": "Each acknowledgment must have a valid partitionId string",
 }
-
-_TRANSACTION_WORDS: Final = {
-    ".operations": "operations array required",
-    ".operations[].type": "the type of an operation is push or ack",
-    ".operations[].transactionId": "an ack needs a transactionId",
-    ".operations[].partitionId": "an ack needs a partitionId to ensure message uniqueness",
-    ".operations[].items[].queue": "Queue must be a string",
-    ".requiredLeases": "requiredLeases must be an array of lease ids",
-}
-
-_RESPOND_ASYNC: Final = b"respond-async"
 
 _POP_PREFIX: Final = b"/api/v1/pop/queue/"
 _PARTITION_MARK: Final = b"/partition/"
@@ -94,49 +82,8 @@ RENEWAL_SECONDS: Final = 60
 _encode = msgspec.json.encode
 
 
-class PollDefaults(msgspec.Struct, frozen=True, kw_only=True):
-    """Defaults of a poll."""
-
-    wait_ms: int = 30_000
-    batch: int = 1
-    subscription_mode: str = "all"
-
-
-Answered: TypeAlias = Callable[[int, bytes, SkepError | None], None]
-"""Called with the status and body of an answer, or with its error."""
-
 _Body: TypeAlias = bytes | None
 """An alias, because annotations of inner functions are evaluated with every call."""
-
-
-class HotClient:
-    """The client of an exchange, as the intake sees it."""
-
-    __slots__ = ("_answered", "_exchange")
-
-    def __init__(self, exchange: Exchange, answered: Answered | None = None) -> None:
-        self._exchange = exchange
-        self._answered = answered
-
-    @property
-    def prefers_async(self) -> bool:
-        """Whether it sent `Prefer: respond-async`, possibly among other preferences."""
-        preferences = self._exchange.header(b"prefer") or b""
-        names = (each.partition(b";")[0].strip().lower() for each in preferences.split(b","))
-        return _RESPOND_ASYNC in names
-
-    def respond(self, status: int, body: bytes = b"", *, headers: bytes = b"") -> bool:
-        """Answer; see `Exchange.respond`."""
-        is_sent = self._exchange.respond(status, body, headers=headers)
-        if self._answered is not None:
-            self._answered(status, body, None)
-        return is_sent
-
-    def refuse(self, error: SkepError) -> None:
-        """Answer with an error."""
-        respond_error(self._exchange, error)
-        if self._answered is not None:
-            self._answered(0, b"", error)
 
 
 class HotHandlers:
@@ -145,23 +92,30 @@ class HotHandlers:
     def __init__(
         self,
         *,
-        intake: Intake,
+        push: Push,
         pop: Pop,
+        ack: Ack,
+        transaction: Transaction,
         discovery: Discovery,
         renew: Renew,
         guard: Guard,
-        defaults: PollDefaults,
+        settings: Settings,
         now: Callable[[], float],
-        tracing: Propagation | None = None,
+        meters: Meters,
+        tracing: Propagation | None,
     ) -> None:
-        self._intake: Final = intake
+        self._push: Final = push
         self._pop: Final = pop
+        self._ack: Final = ack
+        self._transaction: Final = transaction
         self._discovery: Final = discovery
         self._renew: Final = renew
         self._guard: Final = guard
-        self._defaults: Final = defaults
+        self._settings: Final = settings
         self._now: Final = now
+        self._meters: Final = meters
         self._tracing: Final = tracing
+        self._decode: Final = ItemDecoder(meters, is_strict=settings.strict)
 
     def routes(self) -> HotRoutes:
         """Return the table of the hot routes."""
@@ -180,21 +134,36 @@ class HotHandlers:
         return routes
 
     def _let(self, operation_id: str, handler: IdentifiedHandler) -> HotHandler:
-        """Admit callers of the level that the operation declares."""
-        return self._guard.wrap(level_of(operation_id), handler)
+        """Count requests, and admit callers of the level that the operation declares."""
+        meter = self._meters.routes[handler.__name__]
+        if not self._guard.is_guarded:
+
+            def run(exchange: Exchange) -> None:
+                exchange.timing = (meter, perf_counter())
+                handler(exchange, ANYONE)
+
+            return run
+        guarded = self._guard.wrap(level_of(operation_id), handler)
+
+        def run_guarded(exchange: Exchange) -> None:
+            exchange.timing = (meter, perf_counter())
+            guarded(exchange)
+
+        return run_guarded
 
     def push(self, exchange: Exchange, identity: Identity) -> None:
         """`POST /api/v1/push`."""
-        items = decode_body(_PUSH, exchange.body, _PUSH_WORDS).items
+        items = self._decode.push(exchange.body)
         if not items:
             exchange.respond(201, b"[]")
             return
-        ended = self._tracing and self._tracing.sending(_carrier(exchange), items)
+        if self._tracing is not None:
+            ended = self._tracing.sending(_carrier(exchange), items)
+            exchange.traced = lambda _status, _body, error: ended(error)
 
         def store() -> None:
             size, producer = len(exchange.body), identity.subject
-            client = HotClient(exchange, ended and _passed_on(ended))
-            self._intake.push(items, client, size=size, producer=producer)
+            self._push.push(items, exchange, size=size, producer=producer)
 
         if identity.grants is None:
             store()
@@ -204,20 +173,30 @@ class HotHandlers:
     def pop(self, exchange: Exchange, identity: Identity) -> None:
         """`GET /api/v1/pop/queue/{queue}[/partition/{partition}]`."""
         queue, partition = _pop_target(exchange.path)
-        options, wait_ms = self._poll_options(queue, partition, parse_query(exchange.query))
+        self._pop_queue(exchange, identity, queue, partition, parse_query(exchange.query))
+
+    def _pop_queue(
+        self,
+        exchange: Exchange,
+        identity: Identity,
+        queue: str,
+        partition: str | None,
+        query: dict[str, str],
+    ) -> None:
+        options, wait_ms = self._poll_options(queue, partition, query)
         deliver = _pop_answer(exchange)
         if self._tracing is not None:
             deliver = self._tracing.receiving(_carrier(exchange), queue, options.group, deliver)
         poll = Poll(
             options,
             deadline=self._now() + wait_ms / 1000,
-            deliver=deliver,
-            refuse=lambda error: respond_error(exchange, error),
+            answer=deliver,
+            refuse=exchange.refuse,
         )
 
         def serve() -> None:
             exchange.when_aborted(lambda: self._pop.abort(poll))
-            self._intake.pop(poll, waits=wait_ms > 0)
+            self._pop.pop(poll, waits=wait_ms > 0)
 
         if identity.grants is None:
             serve()
@@ -225,10 +204,15 @@ class HotHandlers:
             self._guard.admit(exchange, identity, serve, queues={queue})
 
     def pop_discovered(self, exchange: Exchange, identity: Identity) -> None:
-        """`GET /api/v1/pop?namespace=&task=`."""
+        """`GET /api/v1/pop?namespace=&task=`, or `?queue=&partition=` instead of a path."""
         query = parse_query(exchange.query)
-        namespace = check_name("namespace", query.get("namespace", ""))
-        task = check_name("task", query.get("task", ""))
+        if query.get("queue"):
+            queue = check_name("queue", query["queue"])
+            partition = check_optional_name("partition", query.get("partition")) or None
+            self._pop_queue(exchange, identity, queue, partition, query)
+            return
+        namespace = check_optional_name("namespace", query.get("namespace"))
+        task = check_optional_name("task", query.get("task"))
         if not namespace and not task:
             raise BadRequest("namespace or task is required")
         options, wait_ms = self._poll_options("", None, query)
@@ -237,9 +221,10 @@ class HotHandlers:
             namespace=namespace,
             task=task,
             deadline=self._now() + wait_ms / 1000,
-            deliver=_pop_answer(exchange),
-            refuse=lambda error: respond_error(exchange, error),
+            answer=_pop_answer(exchange),
+            refuse=exchange.refuse,
             permitted=self._permitted(identity),
+            waits=wait_ms > 0,
         )
         exchange.when_aborted(lambda: self._discovery.abort(search))
         self._discovery.pop_discovered(search)
@@ -254,11 +239,17 @@ class HotHandlers:
     def ack(self, exchange: Exchange, identity: Identity) -> None:
         """`POST /api/v1/ack`."""
         item = decode_body(_ACK, exchange.body, _ACK_WORDS)
+        if not is_named(item):
+            raise _unnamed(item, ".", _ACK_WORDS)
+        named_message(item)
         self._acknowledge(exchange, identity, [item], None, is_batch=False)
 
     def ack_batch(self, exchange: Exchange, identity: Identity) -> None:
         """`POST /api/v1/ack/batch`."""
         body = decode_body(_ACK_BATCH, exchange.body, _ACK_BATCH_WORDS)
+        for item in body.acknowledgments:
+            if not is_named(item):
+                raise _unnamed(item, ".acknowledgments[].", _ACK_BATCH_WORDS)
         # The group of the body overrides those of the items; items without either have the
         # default group.
         self._acknowledge(
@@ -274,12 +265,16 @@ class HotHandlers:
         *,
         is_batch: bool,
     ) -> None:
-        own_group = items[0].consumer_group if items else None
-        settled = self._settling(exchange, group or own_group, len(items))
+        if self._tracing is not None:
+            own_group = items[0].consumer_group if items else None
+            settled = self._tracing.settling(_carrier(exchange), group or own_group, len(items))
+            # A 202 has no results yet.
+            exchange.traced = lambda status, body, error: settled(
+                body[1:-1] if status == 200 else None, error
+            )
 
         def acknowledge() -> None:
-            client = HotClient(exchange, settled and _told(settled))
-            self._intake.ack(items, group, client, is_batch=is_batch)
+            self._ack.ack(items, group, exchange, is_batch=is_batch)
 
         if identity.grants is None:
             acknowledge()
@@ -288,15 +283,18 @@ class HotHandlers:
 
     def commit_transaction(self, exchange: Exchange, identity: Identity) -> None:
         """`POST /api/v1/transaction`."""
-        body = decode_body(_TRANSACTION, exchange.body, _TRANSACTION_WORDS)
+        body = self._decode.transaction(exchange.body)
+        for operation in body.operations:
+            if isinstance(operation, TransactionAck) and not is_named(operation):
+                raise _unnamed(operation, ".operations[].", TRANSACTION_WORDS)
 
         def commit() -> None:
-            self._intake.commit(body, HotClient(exchange), producer=identity.subject)
+            self._transaction.commit(body, exchange, producer=identity.subject)
 
         if identity.grants is None:
             commit()
         else:
-            queues, acks = _settled(body)
+            queues, acks = _targets(body)
             self._guard.admit(
                 exchange, identity, commit, queues=queues, partitions=_partitions(acks)
             )
@@ -314,40 +312,36 @@ class HotHandlers:
         seconds = RENEWAL_SECONDS if seconds is None else seconds
         if not 1 <= seconds <= LEASE_SECONDS_MAX:
             raise BadRequest(f"seconds must be between 1 and {LEASE_SECONDS_MAX}")
-        try:
-            lease_id = UUID(text)
-        except ValueError:
-            exchange.respond(200, _lease_body(text, None))
-            return
+        lease_id = read_uuid("leaseId", text)
 
         def answer(renewal: Renewal) -> None:
             if renewal.error is not None:
-                respond_error(exchange, renewal.error)
+                exchange.refuse(renewal.error)
             else:
                 exchange.respond(200, _lease_body(text, renewal.expires_at))
 
         self._renew.renew_lease(Renewal(lease_id, seconds, answer))
-
-    def _settling(self, exchange: Exchange, group: str | None, count: int) -> Settled | None:
-        if self._tracing is None:
-            return None
-        return self._tracing.settling(_carrier(exchange), group, count)
 
     def _poll_options(
         self, queue: str, partition: str | None, query: dict[str, str]
     ) -> tuple[PollOptions, int]:
         group = check_name("consumerGroup", query.get("consumerGroup") or QUEUE_MODE)
         is_autopilot = _flag(query, "autopilot")
-        batch = _whole(query, "batch", AUTOPILOT_BATCH if is_autopilot else self._defaults.batch)
+        batch = _whole(
+            query, "batch", AUTOPILOT_BATCH if is_autopilot else self._settings.default_batch
+        )
         if batch < 1:
             raise BadRequest("batch must be at least 1")
         is_any = partition is None
         partitions = _whole(
             query, "partitions", AUTOPILOT_PARTITIONS if is_autopilot and is_any else 1
         )
-        wait_ms = _whole(query, "timeout", self._defaults.wait_ms) if _flag(query, "wait") else 0
+        wait_ms = (
+            _whole(query, "timeout", self._settings.default_wait_ms) if _flag(query, "wait") else 0
+        )
         if wait_ms < 0:
             raise BadRequest("timeout must not be negative")
+        creates = _choice(query, "create")
         batch = min(batch, POP_BATCH_MAX)
         partitions = POP_PARTITIONS_MAX if partitions < 1 else min(partitions, POP_PARTITIONS_MAX)
         options = PollOptions(
@@ -362,10 +356,11 @@ class HotHandlers:
                 group,
                 mode=query.get("subscriptionMode"),
                 start=query.get("subscriptionFrom"),
-                default_mode=self._defaults.subscription_mode,
+                default_mode=self._settings.default_subscription_mode,
             ),
             extra=_autopilot_echo(batch, partitions) if is_autopilot else b"",
             conflation=_choice(query, "conflation"),
+            creates=self._settings.polls_create_queues if creates is None else creates,
         )
         if options.conflation and (group == QUEUE_MODE or options.auto_ack):
             raise BadRequest("conflation needs a consumerGroup and excludes autoAck")
@@ -383,13 +378,19 @@ def _pop_target(path: bytes) -> tuple[str, str | None]:
     return queue_name, check_name("partition", decode_segment(partition) or DEFAULT_PARTITION)
 
 
-def _partitions(items: Sequence[AckItem | TransactionAck]) -> set[int]:
+def _unnamed(item: AckItem, path: str, words: dict[str, str]) -> BadRequest:
+    """Return the refusal of an item that does not say which message it is about."""
+    missing = "transactionId" if item.transaction_id is None else "partitionId"
+    return BadRequest(f"{words[path + missing]} (or a messageId)")
+
+
+def _partitions(items: Sequence[AckItem]) -> set[int]:
     """Return the partitions of acknowledgments; malformed ids are answered later."""
-    found = {parse_partition_uuid(item.partition_id) for item in items}
+    found = set(map(named_partition, items))
     return {partition_id for partition_id in found if partition_id is not None}
 
 
-def _settled(body: TransactionBody) -> tuple[set[str], list[TransactionAck]]:
+def _targets(body: TransactionBody) -> tuple[set[str], list[TransactionAck]]:
     """Return the queues that a transaction pushes to, and its acks."""
     queues: set[str] = set()
     acks: list[TransactionAck] = []
@@ -408,28 +409,6 @@ def _pop_answer(exchange: Exchange) -> Deliver:
         return exchange.respond(204) if body is None else exchange.respond(200, body)
 
     return answer
-
-
-def _passed_on(ended: Ended) -> Answered:
-    """End the trace of a push, with its error if it failed."""
-
-    def answered(status: int, body: bytes, error: SkepError | None) -> None:
-        del status, body
-        ended(None if error is None else error.code)
-
-    return answered
-
-
-def _told(settled: Settled) -> Answered:
-    """Pass the results of acknowledgments to their trace; a 202 has none yet."""
-
-    def answered(status: int, body: bytes, error: SkepError | None) -> None:
-        if error is not None:
-            settled(None, error.code)
-        else:
-            settled(body[1:-1] if status == 200 else None, None)
-
-    return answered
 
 
 def _carrier(exchange: Exchange) -> Carrier:
@@ -459,7 +438,8 @@ def _autopilot_echo(batch: int, partitions: int) -> bytes:
 
 
 def _flag(query: dict[str, str], name: str) -> bool:
-    return query.get(name) in {"true", "1"}
+    text = query.get(name)
+    return read_flag(name, text) if text else False
 
 
 def _choice(query: dict[str, str], name: str) -> bool | None:

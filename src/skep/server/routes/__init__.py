@@ -1,5 +1,4 @@
 """All routes that are not hot. A handler decodes, asks the broker and encodes.
 
-Packages group them by what people administer: queues (with groups), messages, stats, jobs, spark
-and system (health, maintenance, operations, retention, cluster).
+A module per topic. `section` says how a route is declared, `parameters` has what many routes take.
 """

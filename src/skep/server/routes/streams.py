@@ -4,30 +4,19 @@ Handlers decode the bodies, not Litestar: payloads and state values must stay by
 """
 
 from contextlib import suppress
-from typing import Annotated, Final, Protocol
+from typing import Annotated, Final
 
 import msgspec
 from litestar import Response
-from litestar.handlers import HTTPRouteHandler
-from litestar.openapi.datastructures import ResponseSpec
-from litestar.params import PathParameter
 
+from skep.broker.streams import Streams
+from skep.model import stream_wire as wire
 from skep.model.errors import NotFound
-from skep.model.stream_wire import (
-    CycleAnswer,
-    CycleBody,
-    QueryInfo,
-    QueryPage,
-    RegisterBody,
-    Registered,
-    StateAnswer,
-    StateBody,
-)
 from skep.server.api_document import shapes
-from skep.server.auth.access import BODY, Level, needs
+from skep.server.auth import access
 from skep.server.auth.guard import Requester, requester_of
 from skep.server.routes.parameters import Limit, Offset
-from skep.server.routes.section import AnyRequest, Body, Section, refusal
+from skep.server.routes.section import AnyRequest, Body, Section, in_path, refusal, routes_of
 
 _QUERIES: Final = "/streams/v1/queries"
 _ONE: Final = f"{_QUERIES}/{{name:str}}"
@@ -35,39 +24,8 @@ _WORDING: Final = {
     f".{name}": f"{name} is required"
     for name in ("name", "source_queue", "config_hash", "query_id", "partition_id")
 }
-_REGISTER: Final = Body(RegisterBody, wording=_WORDING)
-_CYCLE: Final = Body(CycleBody, wording=_WORDING, described_as=shapes.CycleBody)
-_STATE: Final = Body(StateBody, wording=_WORDING)
 
-QueryName = Annotated[str, PathParameter(description="Name the query was registered with.")]
-
-
-class StreamsService(Protocol):
-    """What the broker does for streams."""
-
-    async def register(self, body: RegisterBody) -> Registered:
-        """Find or create a query."""
-        ...
-
-    async def commit_cycle(self, body: CycleBody, *, producer: str | None) -> CycleAnswer:
-        """Do all of a cycle or nothing; `producer` sent it."""
-        ...
-
-    async def read_state(self, body: StateBody) -> StateAnswer:
-        """Return state rows."""
-        ...
-
-    async def list_queries(self, *, limit: int, offset: int) -> QueryPage:
-        """Return registered queries."""
-        ...
-
-    async def get_query(self, name: str) -> QueryInfo:
-        """Return one query."""
-        ...
-
-    async def delete_query(self, name: str) -> None:
-        """Delete a query and its state."""
-        ...
+QueryName = Annotated[str, in_path("Name the query was registered with.")]
 
 
 class Deleted(msgspec.Struct, frozen=True):
@@ -77,83 +35,74 @@ class Deleted(msgspec.Struct, frozen=True):
     name: str
 
 
-def streams_routes(service: StreamsService) -> list[HTTPRouteHandler]:
+@routes_of("Streams")
+def streams_routes(section: Section, streams: Streams) -> None:
     """Declare the routes of streams."""
-    section = Section("Streams")
-    read, write_by_body = needs(Level.READ_ONLY), needs(Level.READ_WRITE, BODY)
 
     @section.post(
         _QUERIES,
-        write_by_body,
-        body=_REGISTER,
-        responses={
-            409: ResponseSpec(Registered, description="It is registered with another pipeline.")
-        },
+        access.WRITE_BY_BODY,
+        body=Body(wire.RegisterBody, wording=_WORDING),
+        responses={409: refusal("It is registered with another pipeline.", wire.Registered)},
     )
-    async def register_query(request: AnyRequest) -> Response[Registered]:
+    async def register_query(
+        request: AnyRequest, asked: wire.RegisterBody
+    ) -> Response[wire.Registered]:
         """Register a stream's query."""
-        body = await _REGISTER.read(request)
-        await _require_query(requester_of(request), service, body)
-        answer = await service.register(body)
+        await _require_query(requester_of(request), streams, asked)
+        answer = await streams.register(asked)
         return Response(answer, status_code=200 if answer.success else 409)
 
     @section.post(
         "/streams/v1/cycle",
-        write_by_body,
-        body=_CYCLE,
+        access.WRITE_BY_BODY,
+        body=Body(wire.CycleBody, wording=_WORDING, described_as=shapes.CycleBody),
         responses={
-            409: refusal("A target queue was deleted meanwhile."),
-            429: refusal("A target queue is full."),
+            409: "A target queue was deleted meanwhile.",
+            429: "A target queue is full.",
         },
     )
-    async def commit_cycle(request: AnyRequest) -> CycleAnswer:
+    async def commit_cycle(request: AnyRequest, asked: wire.CycleBody) -> wire.CycleAnswer:
         """Change state, push results and acknowledge the source, all or nothing."""
-        body = await _CYCLE.read(request)
         requester = requester_of(request)
-        queues = {item.queue for item in body.push_items or ()}
-        await requester.require(queues=queues, partition_ids={body.partition_id})
-        return await service.commit_cycle(body, producer=requester.subject)
+        queues = {item.queue for item in asked.push_items or ()}
+        await requester.require(queues=queues, partition_ids={asked.partition_id})
+        return await streams.commit_cycle(asked, producer=requester.subject)
 
     @section.post(
         "/streams/v1/state/get",
-        needs(Level.READ_ONLY, BODY),
-        body=_STATE,
-        responses={
-            200: ResponseSpec(StateAnswer, description="The rows.", generate_examples=False),
-            404: refusal("There is no such query."),
-        },
+        access.READ_BY_BODY,
+        body=Body(wire.StateBody, wording=_WORDING),
+        response_description="The rows.",
+        responses={404: "There is no such query."},
     )
-    async def read_state(request: AnyRequest) -> Response[bytes]:
+    async def read_state(request: AnyRequest, asked: wire.StateBody) -> wire.StateAnswer:
         """Read the state of a query for one partition."""
-        body = await _STATE.read(request)
-        await requester_of(request).require(partition_ids={body.partition_id})
-        answer = await service.read_state(body)
-        return Response(msgspec.json.encode(answer), media_type="application/json")
+        await requester_of(request).require(partition_ids={asked.partition_id})
+        return await streams.read_state(asked)
 
-    @section.get(_QUERIES, read)
-    async def list_queries(limit: Limit = 100, offset: Offset = 0) -> QueryPage:
+    @section.get(_QUERIES, access.READ)
+    async def list_queries(limit: Limit = 100, offset: Offset = 0) -> wire.QueryPage:
         """List the registered queries and the size of their state."""
-        return await service.list_queries(limit=limit, offset=offset)
+        return await streams.list_queries(limit=limit, offset=offset)
 
-    @section.get(_ONE, read)
-    async def get_query(name: QueryName) -> QueryInfo:
+    @section.get(_ONE, access.READ)
+    async def get_query(name: QueryName) -> wire.QueryInfo:
         """Show a registered query."""
-        return await service.get_query(name)
+        return await streams.get_query(name)
 
-    @section.delete(_ONE, needs(Level.ADMIN))
+    @section.delete(_ONE, access.ADMIN)
     async def delete_query(name: QueryName) -> Deleted:
         """Delete a query and its state."""
-        await service.delete_query(name)
+        await streams.delete_query(name)
         return Deleted(deleted=True, name=name)
 
-    return section.routes
 
-
-async def _require_query(requester: Requester, service: StreamsService, body: RegisterBody) -> None:
+async def _require_query(requester: Requester, streams: Streams, asked: wire.RegisterBody) -> None:
     """Let a restricted caller register queries of its queues, and replace only its own."""
     if requester.identity.grants is None:
         return
-    queues = {queue for queue in (body.source_queue, body.sink_queue) if queue}
+    queues = {queue for queue in (asked.source_queue, asked.sink_queue) if queue}
     with suppress(NotFound):  # the name is free
-        queues.add((await service.get_query(body.name)).source_queue)
+        queues.add((await streams.get_query(asked.name)).source_queue)
     await requester.require(queues=queues)

@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from sqlalchemy import Connection, text
 
@@ -34,7 +34,7 @@ from skep.spark.source.positions import (
     moment_of,
 )
 from skep.spark.source.tiered_log import TieredLog
-from skep.spark.transfer.single_write import explained, queue_secrets
+from skep.spark.transfer.single_write import explained, is_encrypted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -93,11 +93,8 @@ def count_volume(
 ) -> Volume:
     """Count what was stored in some hours, with the data source options of the log to read.
 
-    `key` is an expression of Spark SQL whose most frequent values are counted, too.
-
-    Raises:
-        BadRequest: The expression is invalid.
-        JobFailed: A task failed.
+    `key` is an expression of Spark SQL whose most frequent values are counted, too. Raises
+    `BadRequest` if it is invalid, or `JobFailed`.
     """
     from pyspark.sql import functions as f  # noqa: PLC0415 (heavy, and an extra)
 
@@ -206,8 +203,6 @@ OnDay = Callable[[Hours, Hours], None]
 class AnalyticsBusy(Refused):
     """Another process computes the analytics of this database."""
 
-    code: ClassVar[str] = "analytics_busy"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnalyticsPlan:
@@ -252,50 +247,45 @@ class Analytics:
     ) -> None:
         """Check the plan; `session` is not called unless there is something to compute.
 
-        Raises:
-            BadRequest: A key without a queue.
-            NotFound: There is no such queue.
-            Refused: Keys of encrypted messages would be stored in the clear.
+        Raises `BadRequest` for a key without a queue, `NotFound`, or `Refused` if keys of encrypted
+        messages would be stored in the clear.
         """
         self._session: Final = session
         self._lake: Final = lake
         self._plan: Final = plan
         self._on_step: Final = on_step
         self._tables: Final = AnalyticsLake(lake, plan.warehouse)
-        self._options: Final = self._read_options()
+        self._options: Final = {
+            "url": plan.url,
+            "subscribePattern": pattern_of(plan.queues),
+            **({} if plan.storage is None else {"storage": plan.storage}),
+            **plan.keys,
+        }
         self._log: Final = TieredLog(read_options(self._options | {"tier": "all"}))
         self._check_queues()
-
-    def _read_options(self) -> dict[str, str]:
-        options = {"url": self._plan.url, "subscribePattern": pattern_of(self._plan.queues)}
-        if self._plan.storage is not None:
-            options["storage"] = self._plan.storage
-        return options | dict(self._plan.keys)
 
     def _check_queues(self) -> None:
         plan = self._plan
         if plan.key is not None and not plan.queues:
             raise BadRequest("--key needs --queue: payloads of different queues differ")
         for queue in plan.queues:
-            secrets = queue_secrets(plan.url, queue)
-            if not secrets.exists:
+            is_sealed = is_encrypted(plan.url, queue)
+            if is_sealed is None:
                 raise NotFound(f"there is no queue {queue!r} in this database")
-            if plan.key is not None and secrets.is_encrypted:
+            if plan.key is not None and is_sealed:
                 raise Refused(
                     f"queue {queue} is encrypted, and its keys would be kept in the clear: leave "
                     "--key out for it"
                 )
 
     def run(self, on_day: OnDay = lambda _done, _all: None) -> Computed:
-        """Compute what the plan says.
-
-        Raises:
-            AnalyticsBusy: Another process computes them.
-            BadRequest: The hours make no sense.
-        """
+        """Compute what the plan says; raise `AnalyticsBusy`, or `BadRequest` for wrong hours."""
         busy = AnalyticsBusy("another process computes the analytics; wait for its end")
         with self._lake.locked("analytics", busy) as connection:
-            hours = self._hours(connection)
+            progress, plan = connection.execute(text(PROGRESS)).one(), self._plan
+            hours = choose_hours(
+                progress.now, progress.watermark, plan.since, plan.until, keep_days=plan.keep_days
+            )
             done = Computed(hours, has_lake=self._tables.ensure_tables())
             if hours is None:
                 return done
@@ -305,13 +295,6 @@ class Analytics:
             if done.has_lake:
                 self._tables.tidy()
         return done
-
-    def _hours(self, connection: Connection) -> Hours | None:
-        progress = connection.execute(text(PROGRESS)).one()
-        plan = self._plan
-        return choose_hours(
-            progress.now, progress.watermark, plan.since, plan.until, keep_days=plan.keep_days
-        )
 
     def _compute(self, connection: Connection, hours: Hours, done: Computed) -> None:
         partitions = self._log.partitions()

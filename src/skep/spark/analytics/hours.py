@@ -49,7 +49,8 @@ def choose_hours(
     """
     over = begin_of_hour(now - SETTLE)
     oldest = begin_of_day(now) - keep_days * DAY
-    first = _first(watermark, over, oldest) if since is None else begin_of_hour(since)
+    by_default = over - FIRST_SPAN if watermark is None else watermark - HOUR
+    first = max(by_default, oldest) if since is None else begin_of_hour(since)
     end = over if until is None else begin_of_hour(until)
     if end > over:
         raise BadRequest(
@@ -65,12 +66,6 @@ def choose_hours(
         raise BadRequest("there is no whole hour between --from and --to")
     is_new = is_chosen or watermark is None or watermark < over
     return Hours(first, end) if is_new else None
-
-
-def _first(watermark: datetime | None, over: datetime, oldest: datetime) -> datetime:
-    if watermark is None:
-        return max(over - FIRST_SPAN, oldest)
-    return max(watermark - HOUR, oldest)
 
 
 def begin_of_hour(moment: datetime) -> datetime:

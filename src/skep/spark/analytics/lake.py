@@ -9,12 +9,12 @@ which a run that died has left behind.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
-from pyarrow import parquet as _parquet
-from pyiceberg.expressions import And, GreaterThanOrEqual, LessThan
+from pyiceberg.expressions import And
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table import Table
@@ -31,7 +31,8 @@ from pyiceberg.types import (
 from sqlalchemy import Connection, text
 
 from skep.spark.analytics.hours import DAY, begin_of_day
-from skep.spark.archive.lake import NAMESPACE, Lake
+from skep.spark.archive.lake import NAMESPACE, Lake, below, not_below
+from skep.spark.archive.schema import parquet
 from skep.spark.archive.storage import warehouse_address
 from skep.spark.runtime.arrow import pa
 from skep.telemetry.histograms import LAG_BOUNDS_MS, quantile
@@ -43,25 +44,17 @@ _NESTED_ID: Final = 100
 """Of what is in a list: any number that is no column's; the catalog gives out its own."""
 
 Row = dict[str, Any]
-parquet: Final[Any] = _parquet
-# Generic classes of pydantic's, whose arguments a type checker cannot see.
-_not_before: Final[Any] = GreaterThanOrEqual
-_before: Final[Any] = LessThan
-
-_ICEBERG_TYPES: Final[Mapping[str, IcebergType]] = {
-    "time": TimestamptzType(),
-    "text": StringType(),
-    "count": LongType(),
-    "number": DoubleType(),
-    "counts": ListType(_NESTED_ID, LongType(), element_required=False),
+_TYPES: Final[Mapping[str, tuple[IcebergType, Any]]] = {
+    "time": (TimestamptzType(), pa.timestamp("us", tz="UTC")),
+    "text": (StringType(), pa.string()),
+    "count": (LongType(), pa.int64()),
+    "number": (DoubleType(), pa.float64()),
+    "counts": (
+        ListType(_NESTED_ID, LongType(), element_required=False),
+        pa.list_(pa.field("element", pa.int64())),  # as the catalog calls it
+    ),
 }
-_ARROW_TYPES: Final[Mapping[str, Any]] = {
-    "time": pa.timestamp("us", tz="UTC"),
-    "text": pa.string(),
-    "count": pa.int64(),
-    "number": pa.float64(),
-    "counts": pa.list_(pa.field("element", pa.int64())),  # as the catalog calls it
-}
+"""The types of columns by kind, for the catalog and for files."""
 
 
 class HourlyTable(NamedTuple):
@@ -78,14 +71,14 @@ class HourlyTable(NamedTuple):
         """The columns, for the catalog."""
         return Schema(
             *(
-                NestedField(number, name, _ICEBERG_TYPES[kind], required=False)
+                NestedField(number, name, _TYPES[kind][0], required=False)
                 for number, (name, kind) in enumerate(self.columns.items(), start=1)
             )
         )
 
     def as_arrow(self, rows: Iterable[Row]) -> Any:
         """Return rows of the source as a table of Arrow."""
-        schema = pa.schema([(name, _ARROW_TYPES[kind]) for name, kind in self.columns.items()])
+        schema = pa.schema([(name, _TYPES[kind][1]) for name, kind in self.columns.items()])
         return pa.Table.from_pylist([self.finish(row) for row in rows], schema=schema)
 
 
@@ -145,17 +138,17 @@ TABLES: Final = {
 }
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class AnalyticsLake:
     """The tables by hour, beside the archive."""
 
-    def __init__(self, lake: Lake, warehouse: str | None) -> None:
-        """Take the place for files where there is no archive yet; None for none."""
-        self._lake: Final = lake
-        self._warehouse: Final = warehouse
+    lake: Lake
+    warehouse: str | None
+    """The place for files where there is no archive yet; None for none."""
 
     def ensure_tables(self) -> bool:
         """Make the tables that are missing; return whether there is a place for them."""
-        catalog: Any = self._lake.catalog
+        catalog: Any = self.lake.catalog
         missing = [name for name in TABLES if not catalog.table_exists(f"{NAMESPACE}.{name}")]
         root = self._root(missing)
         if root is None:
@@ -176,13 +169,13 @@ class AnalyticsLake:
         """Return where the tables lie: where others do, beside the archive, or where it would."""
         if others := [name for name in TABLES if name not in missing]:
             return self._table(others[0]).location().rpartition("/")[0]
-        if self._lake.has_table():
-            return f"{self._lake.table().location().rpartition('/')[0]}/analytics"
-        if self._warehouse is None:
+        if self.lake.has_table():
+            return f"{self.lake.table().location().rpartition('/')[0]}/analytics"
+        if self.warehouse is None:
             return None
-        with self._lake.connect() as connection:
+        with self.lake.connect() as connection:
             system = str(connection.scalar(text(SYSTEM))).replace(":", "-")
-        return f"{warehouse_address(self._warehouse)}/{system}/analytics"
+        return f"{warehouse_address(self.warehouse)}/{system}/analytics"
 
     def write_day(self, connection: Connection, moment: datetime) -> None:
         """Write the day that a moment lies in anew, in the transaction that is under way."""
@@ -200,28 +193,28 @@ class AnalyticsLake:
 
     def _replace_day(self, name: str, day: datetime, rows: Any) -> None:
         table = self._table(name)
-        in_day = And(_not_before("hour", day.isoformat()), _before("hour", (day + DAY).isoformat()))
+        in_day = And(not_below("hour", day.isoformat()), below("hour", (day + DAY).isoformat()))
         old = [task.file for task in table.scan(row_filter=in_day).plan_files()]
         new: list[str] = []
         if rows.num_rows:
             new = [f"{table.location()}/data/{day:%Y-%m-%d}-{uuid4()}.parquet"]
-            with self._lake.storage.create(new[0]) as stream:
+            with self.lake.storage.create(new[0]) as stream:
                 parquet.write_table(rows, stream, compression="zstd")
         if old or new:
-            self._lake.replace(table, old, new)
+            self.lake.replace(table, old, new)
 
     def _table(self, name: str) -> Table:
-        return self._lake.catalog.load_table(f"{NAMESPACE}.{name}")
+        return self.lake.catalog.load_table(f"{NAMESPACE}.{name}")
 
     def tidy(self, now: datetime | None = None) -> int:
         """Forget old snapshots and remove what no snapshot knows; return how many files went."""
         oldest = (now or datetime.now(UTC)) - KEEP
         removed = 0
         for name in TABLES:
-            with self._lake.transaction():
-                self._lake.expire(self._table(name), oldest)
-                orphans = self._lake.orphans(self._table(name))
-                self._lake.storage.remove(orphans)
+            with self.lake.transaction():
+                self.lake.expire(self._table(name), oldest)
+                orphans = self.lake.orphans(self._table(name))
+                self.lake.storage.remove(orphans)
             removed += len(orphans)
         return removed
 

@@ -4,11 +4,11 @@ No scripts, no fonts, no requests: its policy forbids them, so that a name of a 
 even if one were spelled wrongly. Light or dark goes by what the reader's system prefers.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Final
 
-from skep.spark.analytics.report_figures import Figures
+from skep.spark.analytics.report_figures import Deliveries, Figures
 from skep.spark.analytics.report_plots import (
     SERIES_MAX,
     Ranked,
@@ -84,16 +84,15 @@ def render_report(figures: Figures, made_at: datetime, queue: str | None = None)
 
 
 def _summary(figures: Figures) -> str:
-    total = figures.total()
-    p50, p99 = total.lag_ms(0.5), total.lag_ms(0.99)
+    total = figures.total
     share = total.redelivered / total.delivered if total.delivered else None
     facts = {
         "messages stored": spell_count(sum(figures.messages.values())),
         "payloads": spell_bytes(sum(figures.bytes.values())),
         "delivered": spell_count(total.delivered),
         "redelivered": "-" if share is None else f"{share:.1%}",
-        "half within": "-" if p50 is None else spell_milliseconds(p50),
-        "99% within": "-" if p99 is None else spell_milliseconds(p99),
+        "half within": _latency(total.lag_ms(0.5)),
+        "99% within": _latency(total.lag_ms(0.99)),
         "dead letters": spell_count(sum(figures.causes.values())),
     }
     tiles = "".join(
@@ -103,76 +102,68 @@ def _summary(figures: Figures) -> str:
     return f"<dl>{tiles}</dl>"
 
 
-def _sections(figures: Figures) -> Sequence[str]:
-    moments = figures.buckets
-    return [
-        _section(
+def _sections(figures: Figures) -> Iterator[str]:
+    moments, sizes = figures.buckets, [figures.bytes[each] for each in figures.buckets]
+    causes = [
+        Ranked(cause or "(no error)", letters, f", queue {queue}")
+        for (queue, cause), letters in figures.causes.most_common(RANKED_MAX)
+    ]
+    keys = [
+        Ranked(f"{queue}: {key}", messages, f", {kind}")
+        for (queue, kind, key), messages in figures.keys.most_common(RANKED_MAX)
+    ]
+    latencies = latency_series(figures)
+    sections: tuple[tuple[str, str, Callable[[str], str]], ...] = (
+        (
             "Messages stored",
             "By the log and its archive, the busiest queues apart.",
-            stacked_bars("Messages stored", moments, volume_series(figures)),
+            lambda title: stacked_bars(title, moments, volume_series(figures)),
         ),
-        _section(
+        (
             "Bytes stored",
             "Payloads as they were pushed.",
-            stacked_bars(
-                "Bytes stored",
-                moments,
-                [Series("payloads", [figures.bytes[each] for each in moments])],
-                spell_bytes,
-            ),
+            lambda title: stacked_bars(title, moments, [Series("payloads", sizes)], spell_bytes),
         ),
-        _section(
+        (
             "From push to delivery",
-            "Estimates within the histograms of the brokers; redeliveries count too. When a "
-            "message was acknowledged is not on record.",
-            lines(
-                "From push to delivery",
-                moments,
-                latency_series(figures),
-                spell_milliseconds,
-                is_logarithmic=True,
+            (
+                "Estimates within the histograms of the brokers; redeliveries count too. When a "
+                "message was acknowledged is not on record."
             ),
+            lambda title: lines(title, moments, latencies, spell_milliseconds, is_logarithmic=True),
         ),
-        _section(
+        (
             "Redelivered and failed",
             "Messages that were delivered again, and negative acknowledgements.",
-            lines("Redelivered and failed", moments, _trouble_series(figures)),
+            lambda title: lines(title, moments, _trouble_series(figures)),
         ),
-        _section(
+        (
             "What messages died of",
             "Dead letters by the first line of their error, with # for numbers and ids.",
-            ranking(
-                "What messages died of",
-                [
-                    Ranked(cause or "(no error)", letters, f", queue {queue}")
-                    for (queue, cause), letters in figures.causes.most_common(RANKED_MAX)
-                ],
-            ),
+            lambda title: ranking(title, causes),
         ),
-        _section(
+        (
             "Partition skew",
             "The busiest partition over the average one, in the worst hour of each queue.",
-            ranking("Partition skew", _skewed(figures), spell_ratio),
+            lambda title: ranking(title, _skewed(figures), spell_ratio),
         ),
-        _section(
+        (
             "Hot keys",
-            "Partitions, and keys that runs were told to go by, with the messages of the hours in "
-            "which they were among the first.",
-            ranking(
-                "Hot keys",
-                [
-                    Ranked(f"{key.queue}: {key.key}", messages, f", {key.kind}")
-                    for key, messages in figures.keys.most_common(RANKED_MAX)
-                ],
+            (
+                "Partitions, and keys that runs were told to go by, with the messages of the hours "
+                "in which they were among the first."
             ),
+            lambda title: ranking(title, keys),
         ),
-        _section(
+        (
             "Group lag",
             "The age of the oldest message that was not done, at worst.",
-            lines("Group lag", moments, lag_series(figures), spell_seconds),
+            lambda title: lines(title, moments, lag_series(figures), spell_seconds),
         ),
-        _section("Queues", "The busiest ones.", _queue_table(figures)),
-    ]
+        ("Queues", "The busiest ones.", lambda _title: _queue_table(figures)),
+    )
+    for title, note, draw in sections:
+        yield (f"<section><h2>{escaped(title)}</h2><p>{escaped(note)}</p>{draw(title)}</section>")
 
 
 def volume_series(figures: Figures) -> list[Series]:
@@ -189,41 +180,34 @@ def volume_series(figures: Figures) -> list[Series]:
 
 def latency_series(figures: Figures) -> list[Series]:
     """Return within which time half, 95% and 99% of the messages were delivered."""
-    known = figures.deliveries
+    shares = {"half": 0.5, "95%": 0.95, "99%": 0.99}
     return [
-        Series(
-            name,
-            [known[each].lag_ms(share) if each in known else None for each in figures.buckets],
-        )
-        for name, share in (("half", 0.5), ("95%", 0.95), ("99%", 0.99))
+        _delivery_series(figures, name, lambda each, share=share: each.lag_ms(share))
+        for name, share in shares.items()
     ]
 
 
 def _trouble_series(figures: Figures) -> list[Series]:
-    known, moments = figures.deliveries, figures.buckets
     return [
-        Series(
-            "redelivered", [known[each].redelivered if each in known else None for each in moments]
-        ),
-        Series("failed", [known[each].failed if each in known else None for each in moments]),
+        _delivery_series(figures, "redelivered", lambda each: each.redelivered),
+        _delivery_series(figures, "failed", lambda each: each.failed),
     ]
+
+
+def _delivery_series(
+    figures: Figures, name: str, value: Callable[[Deliveries], float | None]
+) -> Series:
+    known = figures.deliveries
+    return Series(name, [value(known[at]) if at in known else None for at in figures.buckets])
 
 
 def lag_series(figures: Figures) -> list[Series]:
     """Return the lag of the groups that were furthest behind."""
-    worst = {
-        address: max(each.lag_s for each in series.values())
-        for address, series in figures.groups.items()
-    }
-    chosen = sorted(worst, key=lambda address: (-worst[address], address))[:SERIES_MAX]
+    worst = sorted(figures.lags_s.items(), key=lambda item: (-max(item[1].values()), item[0]))
     return [
-        Series(f"{group} on {queue}", _lags(figures, (queue, group))) for queue, group in chosen
+        Series(f"{group} on {queue}", [lags_s.get(each) for each in figures.buckets])
+        for (queue, group), lags_s in worst[:SERIES_MAX]
     ]
-
-
-def _lags(figures: Figures, address: tuple[str, str]) -> list[float | None]:
-    known = figures.groups[address]
-    return [known[each].lag_s if each in known else None for each in figures.buckets]
 
 
 def _skewed(figures: Figures) -> list[Ranked]:
@@ -266,7 +250,3 @@ def _queue_table(figures: Figures) -> str:
 
 def _latency(value: float | None) -> str:
     return "-" if value is None else spell_milliseconds(value)
-
-
-def _section(title: str, note: str, content: str) -> str:
-    return f"<section><h2>{escaped(title)}</h2><p>{escaped(note)}</p>{content}</section>"

@@ -8,10 +8,10 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from skep.spark.analytics.hours import Hours
-from skep.spark.runtime.postgres import array_of, database
+from skep.spark.runtime.postgres import database
 from skep.spark.source.positions import EPOCH
 from skep.telemetry.histograms import LAG_BOUNDS_MS, quantile
 
@@ -40,7 +40,6 @@ class Deliveries:
 
     delivered: int = 0
     redelivered: int = 0
-    completed: int = 0
     failed: int = 0
     lag_counts: Counter[int] = field(default_factory=Counter[int])
     """Messages by place in the histogram of the time from push to delivery."""
@@ -49,7 +48,6 @@ class Deliveries:
         """Add an hour of a queue."""
         self.delivered += row["delivered"] or 0
         self.redelivered += row["redelivered"] or 0
-        self.completed += row["completed"] or 0
         self.failed += row["failed"] or 0
         self.lag_counts.update(dict(enumerate(row["lag_counts"] or ())))
 
@@ -71,21 +69,6 @@ class QueueFigures:
     deliveries: Deliveries = field(default_factory=Deliveries)
 
 
-class GroupHour(NamedTuple):
-    """How far a group was behind at worst, in a bucket."""
-
-    lag_s: int = 0
-    backlog: int = 0
-
-
-class Key(NamedTuple):
-    """Something that messages of a queue have in common."""
-
-    queue: str
-    kind: str
-    key: str
-
-
 @dataclass(slots=True)
 class Figures:
     """All figures of a report."""
@@ -101,17 +84,21 @@ class Figures:
     deliveries: dict[datetime, Deliveries] = field(
         default_factory=lambda: defaultdict[datetime, Deliveries](Deliveries)
     )
-    keys: Counter[Key] = field(default_factory=Counter[Key])
+    """By bucket."""
+    total: Deliveries = field(default_factory=Deliveries)
+    keys: Counter[tuple[str, str, str]] = field(default_factory=Counter[tuple[str, str, str]])
+    """By queue, kind and key."""
     causes: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
     """By queue and cause."""
-    groups: dict[tuple[str, str], dict[datetime, GroupHour]] = field(
-        default_factory=lambda: defaultdict[tuple[str, str], dict[datetime, GroupHour]](dict)
+    lags_s: dict[tuple[str, str], dict[datetime, int]] = field(
+        default_factory=lambda: defaultdict[tuple[str, str], dict[datetime, int]](dict)
     )
+    """By queue and group: how far it was behind at worst, by bucket."""
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing at all is known."""
-        return not (self.queues or self.groups)
+        return not (self.queues or self.lags_s)
 
     @property
     def buckets(self) -> list[datetime]:
@@ -124,17 +111,6 @@ class Figures:
         """Return the begin of the bucket of an hour."""
         return hour - (hour - EPOCH) % self.bucket
 
-    def total(self) -> Deliveries:
-        """Return what brokers counted, over all hours and queues."""
-        total = Deliveries()
-        for each in self.deliveries.values():
-            total.delivered += each.delivered
-            total.redelivered += each.redelivered
-            total.completed += each.completed
-            total.failed += each.failed
-            total.lag_counts += each.lag_counts
-        return total
-
 
 def gather_figures(hours: Hours, read: ReadRows) -> Figures:
     """Add up what is known of some hours."""
@@ -142,12 +118,16 @@ def gather_figures(hours: Hours, read: ReadRows) -> Figures:
     for row in read(QUEUE_HOURS, ("queue",)):
         _add_queue_hour(figures, row)
     for row in read(HOT_KEYS, ("queue", "kind", "key")):
-        figures.keys[Key(row["queue"], row["kind"], row["key"])] += row["messages"]
+        figures.keys[row["queue"], row["kind"], row["key"]] += row["messages"]
     for row in read(CAUSES, ("queue", "group_name", "cause")):
         figures.causes[row["queue"], row["cause"]] += row["letters"]
         figures.queues[row["queue"]].letters += row["letters"]
     for row in read(LAGS, ("queue", "group_name")):
-        _add_group_hour(figures, row)
+        bucket, lags_s = (
+            figures.bucket_of(row["hour"]),
+            figures.lags_s[row["queue"], row["group_name"]],
+        )
+        lags_s[bucket] = max(lags_s.get(bucket, 0), row["lag_s_max"])
     return figures
 
 
@@ -161,17 +141,8 @@ def _add_queue_hour(figures: Figures, row: Row) -> None:
         figures.messages[bucket, row["queue"]] += row["messages"]
         figures.bytes[bucket] += row["bytes"]
     if row["delivered"] is not None:
-        queue.deliveries.add(row)
-        figures.deliveries[bucket].add(row)
-
-
-def _add_group_hour(figures: Figures, row: Row) -> None:
-    series = figures.groups[row["queue"], row["group_name"]]
-    bucket = figures.bucket_of(row["hour"])
-    known = series.get(bucket, GroupHour())
-    series[bucket] = GroupHour(
-        max(known.lag_s, row["lag_s_max"]), max(known.backlog, row["backlog_max"])
-    )
+        for deliveries in (queue.deliveries, figures.deliveries[bucket], figures.total):
+            deliveries.add(row)
 
 
 def bucket_length(hours: Hours) -> timedelta:
@@ -185,15 +156,14 @@ def rows_of(url: str, hours: Hours, queue: str | None) -> ReadRows:
     """Return what reads the rows of a database, page by page."""
 
     def read(listing: str, address: tuple[str, ...]) -> Iterator[Row]:
-        since, after = hours.since.isoformat(), None
+        since, after = hours.since, None
         while True:
             page = database(url, STATEMENT_TIMEOUT_S).rows(
-                listing + _PAGE, since, hours.upto.isoformat(), queue, after, str(PAGE_ROWS)
+                listing + _PAGE, since, hours.upto, queue, after, PAGE_ROWS
             )
             yield from page
             if len(page) < PAGE_ROWS:
                 return
-            since = page[-1]["hour"].isoformat()
-            after = array_of([page[-1][name] for name in address])
+            since, after = page[-1]["hour"], [page[-1][name] for name in address]
 
     return read

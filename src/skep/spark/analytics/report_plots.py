@@ -100,8 +100,7 @@ def stacked_bars(
                 marks.append(
                     f'<rect class="c{place}" x="{LEFT + number * width:.1f}" y="{y:.1f}" '
                     f'width="{max(width - 1, 0.8):.1f}" height="{scale.y(below) - y:.1f}">'
-                    f"<title>{escaped(f'{each.name}, {_spelled(moment)}: {spell(value)}')}</title>"
-                    "</rect>"
+                    f"{_hint(each.name, moment, spell(value))}</rect>"
                 )
             below += value
     return _figure(title, moments, series, scale, spell, marks)
@@ -121,19 +120,20 @@ def lines(
     step = (WIDTH - LEFT - RIGHT) / max(len(moments), 1)
     marks: list[str] = []
     for place, each in enumerate(series):
-        points = [
-            (LEFT + (number + 0.5) * step, scale.y(value), value, moment)
-            for number, (moment, value) in enumerate(zip(moments, each.values, strict=True))
-            if value is not None
-        ]
-        marks += [
-            f'<path class="line c{place}" d="{_path(run)}"/>' for run in _runs(points, step * 1.5)
-        ]
-        marks += [
-            f'<circle class="c{place}" cx="{x:.1f}" cy="{y:.1f}" r="2.5">'
-            f"<title>{escaped(f'{each.name}, {_spelled(moment)}: {spell(value)}')}</title></circle>"
-            for x, y, value, moment in points
-        ]
+        runs: list[list[str]] = [[]]
+        circles: list[str] = []
+        for number, (moment, value) in enumerate(zip(moments, each.values, strict=True)):
+            if value is None:
+                runs.append([])
+                continue
+            x, y = LEFT + (number + 0.5) * step, scale.y(value)
+            runs[-1].append(f"{x:.1f} {y:.1f}")
+            circles.append(
+                f'<circle class="c{place}" cx="{x:.1f}" cy="{y:.1f}" r="2.5">'
+                f"{_hint(each.name, moment, spell(value))}</circle>"
+            )
+        marks += [f'<path class="line c{place}" d="M{"L".join(run)}"/>' for run in runs if run]
+        marks += circles
     return _figure(title, moments, series, scale, spell, marks)
 
 
@@ -149,7 +149,7 @@ def ranking(title: str, bars: Sequence[Ranked], spell: Spell = spell_count) -> s
         marks.append(
             f"<g><title>{escaped(f'{each.label}: {spell(each.value)}{each.note}')}</title>"
             f'<text x="{LABEL_WIDTH - 8}" y="{y + 17}" text-anchor="end">'
-            f"{escaped(shortened(each.label, LABEL_CHARS_MAX))}</text>"
+            f"{escaped(_shortened(each.label, LABEL_CHARS_MAX))}</text>"
             f'<rect class="c0" x="{LABEL_WIDTH}" y="{y + 4}" width="{max(width, 1):.1f}" '
             f'height="{BAR_HEIGHT - 8}" rx="2"/>'
             f'<text x="{LABEL_WIDTH + width + 6:.1f}" y="{y + 17}">'
@@ -162,41 +162,38 @@ def ranking(title: str, bars: Sequence[Ranked], spell: Spell = spell_count) -> s
     )
 
 
-def shortened(text: str, chars: int) -> str:
+def _shortened(text: str, chars: int) -> str:
     """Return a text that fits, with its end left out if need be."""
     return text if len(text) <= chars else text[: chars - 1] + "\u2026"
 
 
 class _Scale(NamedTuple):
-    """How values become heights, and which of them have a line of their own."""
+    """How values become heights: by their places between the first and the last tick."""
 
-    y: Callable[[float], float]
     ticks: Sequence[float]
+    """The values that have a line of their own."""
+    place: Callable[[float], float] = float
+
+    def y(self, value: float) -> float:
+        low, high = self.place(self.ticks[0]), self.place(self.ticks[-1])
+        share = (self.place(value) - low) / (high - low)
+        return TOP + (HEIGHT - TOP - BOTTOM) * (1 - share)
 
 
 def _linear(largest: float) -> _Scale:
     step = nice_step(largest / TICKS)
-    top = step * max(math.ceil(largest / step), 1)
-    room = HEIGHT - TOP - BOTTOM
-    ticks = [step * number for number in range(round(top / step) + 1)]
-
-    def y(value: float) -> float:
-        return TOP + room * (1 - value / top)
-
-    return _Scale(y, ticks)
+    return _Scale([step * number for number in range(max(math.ceil(largest / step), 1) + 1)])
 
 
 def _logarithmic(values: Iterable[float]) -> _Scale:
     positive = [value for value in values if value > 0] or [1.0]
     low = math.floor(math.log10(min(positive)))
     high = max(math.ceil(math.log10(max(positive))), low + 1)
-    room = HEIGHT - TOP - BOTTOM
 
-    def y(value: float) -> float:
-        place = math.log10(value) if value > 0 else low
-        return TOP + room * (1 - (place - low) / (high - low))
+    def place(value: float) -> float:
+        return math.log10(value) if value > 0 else low
 
-    return _Scale(y, [10.0**power for power in range(low, high + 1)])
+    return _Scale([10.0**power for power in range(low, high + 1)], place)
 
 
 def nice_step(step: float) -> float:
@@ -205,24 +202,6 @@ def nice_step(step: float) -> float:
         return 1.0
     power = 10 ** math.floor(math.log10(step))
     return next(size * power for size in (1, 2, 5, 10) if size * power >= step * (1 - 1e-9))
-
-
-def _runs(
-    points: Sequence[tuple[float, float, float, datetime]], reach: float
-) -> list[list[tuple[float, float]]]:
-    """Cut points into runs of neighbours."""
-    runs: list[list[tuple[float, float]]] = []
-    last_x = -math.inf
-    for x, y, *_ in points:
-        if x - last_x > reach:
-            runs.append([])
-        runs[-1].append((x, y))
-        last_x = x
-    return runs
-
-
-def _path(run: Sequence[tuple[float, float]]) -> str:
-    return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in run)
 
 
 def _figure(
@@ -243,7 +222,7 @@ def _figure(
     return (
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escaped(title)}">'
         f'<g class="grid">{grid}{_time_axis(moments)}</g>{"".join(marks)}</svg>'
-        f"{legend(series) if len(series) > 1 else ''}"
+        f"{_legend(series) if len(series) > 1 else ''}"
     )
 
 
@@ -251,7 +230,7 @@ def _time_axis(moments: Sequence[datetime]) -> str:
     if not moments:
         return ""
     step = (WIDTH - LEFT - RIGHT) / len(moments)
-    every = max(math.ceil(len(moments) / 8), 1)
+    every = math.ceil(len(moments) / 8)
     spelling = _axis_spelling(moments, every)
     return "".join(
         f'<text x="{LEFT + (number + 0.5) * step:.1f}" y="{HEIGHT - 8}" text-anchor="middle">'
@@ -269,15 +248,16 @@ def _axis_spelling(moments: Sequence[datetime], every: int) -> str:
     return "%d %b" if is_daily else "%d %b %H:%M"
 
 
-def legend(series: Sequence[Series]) -> str:
+def _legend(series: Sequence[Series]) -> str:
     """Say which colour is which series."""
     entries = "".join(
         f'<li><svg viewBox="0 0 10 10" aria-hidden="true"><rect class="c{place}" width="10" '
-        f'height="10" rx="2"/></svg>{escaped(shortened(each.name, LEGEND_CHARS_MAX))}</li>'
+        f'height="10" rx="2"/></svg>{escaped(_shortened(each.name, LEGEND_CHARS_MAX))}</li>'
         for place, each in enumerate(series)
     )
     return f'<ul class="legend">{entries}</ul>'
 
 
-def _spelled(moment: datetime) -> str:
-    return f"{moment:%Y-%m-%d %H:%M}"
+def _hint(name: str, moment: datetime, value: str) -> str:
+    """Return what is shown when a mark is pointed at."""
+    return f"<title>{escaped(f'{name}, {moment:%Y-%m-%d %H:%M}: {value}')}</title>"

@@ -10,32 +10,30 @@ nothing would.
 One process archives at a time, by a lock that ends with its connection. SQL decides what may be
 copied and deleted: `skep.begin_archive`, `skep.delete_archived`.
 
-`ArchiveService` repeats rounds for as long as a process lives. A round that lost its database has
-done no harm; the service logs it, waits, longer each time up to a bound, and starts again. It ends
-on request, and for every failure that retrying cannot fix. Every round leaves files and a snapshot,
-and every commit goes through all snapshots, so the service also compacts.
+`archive_repeatedly` repeats rounds for as long as a process lives. A round that lost its database
+has done no harm: it is logged and repeated after a pause, longer each time up to a bound. The
+service ends on request, and for every failure that retrying cannot fix. Every round leaves files
+and a snapshot, and every commit goes through all snapshots, so the service also compacts.
 """
 
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from datetime import datetime
-from itertools import pairwise
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
 from sqlalchemy import Connection, text
 
-from skep.model.errors import NotFound, Refused, SkepError, Unavailable
-from skep.spark.archive.archive_files import Copied, CopyTask, copy_split
+from skep.model.errors import NotFound, Refused, Unavailable
+from skep.spark.archive.copy_task import Copied, CopyTask, copy_split
 from skep.spark.archive.lake import METADATA, Lake
 from skep.spark.runtime.tasks import OnProgress, RunTasks
 from skep.spark.source.message_log import MessageLog, Partitions
 from skep.spark.source.options import ReadOptions, Subscription
-from skep.spark.source.positions import Address, Snapshot, Span
+from skep.spark.source.positions import Snapshot, Span
 
 MESSAGES_PER_RUN: Final = 1_000_000
 SEGMENTS_PER_RUN: Final = 50_000
@@ -46,7 +44,10 @@ EVERYTHING: Final = 2**31 - 1
 
 WORK: Final = "select * from skep.archive_work(:queues)"
 SYSTEM: Final = "select skep.system_identity()"
-BEGIN: Final = "select * from skep.begin_archive(:queue_id, :messages, :segments)"
+BEGIN: Final = (
+    "select run_id::text, attempt, since, upto "
+    "from skep.begin_archive(:queue_id, :messages, :segments)"
+)
 FINISH: Final = "select skep.finish_archive(:run_id, :attempt, :messages)"
 DELETE: Final = "select * from skep.delete_archived(:run_id, :queue_id, :after, :limit)"
 
@@ -61,18 +62,16 @@ OnRun = Callable[[str, int], None]
 class ArchiveBusy(Refused):
     """Another process is archiving this database."""
 
-    code: ClassVar[str] = "archive_busy"
-
 
 class ForeignArchive(Refused):
     """The archive belongs to the server from which this database was restored."""
-
-    code: ClassVar[str] = "foreign_archive"
 
 
 class ArchiveRun(NamedTuple):
     """A run as it was planned."""
 
+    queue_id: int
+    queue: str
     run_id: str
     attempt: int
     since: int
@@ -87,7 +86,6 @@ class ArchivePlan:
     warehouse: str | None = None
     queues: tuple[str, ...] = ()
     """Names; none for every queue that has `archiveAfterSeconds`."""
-    statement_timeout_s: float = 300.0
     messages_per_run: int = MESSAGES_PER_RUN
     segments_per_run: int = SEGMENTS_PER_RUN
     messages_per_task: int = MESSAGES_PER_TASK
@@ -106,68 +104,65 @@ class Archived:
     queues: list[str] = field(default_factory=list[str])
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Archiver:
     """Archives the queues of one database."""
 
-    def __init__(
-        self,
-        lake: Lake,
-        plan: ArchivePlan,
-        run_tasks: RunTasks,
-        *,
-        on_run: OnRun = lambda _queue, _messages: None,
-        on_progress: OnProgress = lambda _messages, _bytes: None,
-        on_step: OnStep = lambda _step: None,
-    ) -> None:
-        self._lake: Final = lake
-        self._plan: Final = plan
-        self._run_tasks: Final = run_tasks
-        self._on_run: Final = on_run
-        self._on_progress: Final = on_progress
-        self._on_step: Final = on_step
+    lake: Lake
+    plan: ArchivePlan
+    run_tasks: RunTasks
+    on_run: OnRun = lambda _queue, _messages: None
+    on_progress: OnProgress = lambda _messages, _bytes: None
+    on_step: OnStep = lambda _step: None
 
     def archive(self) -> Archived:
         """Copy everything that is old enough now, and delete what no group waits for.
 
-        Raises:
-            ArchiveBusy: Another process is archiving.
-            ForeignArchive: The database was restored from a dump.
-            NotFound: A queue that was named does not exist, or has no archive.
+        Raises `ArchiveBusy`, `ForeignArchive`, or `NotFound` if a queue that was named does not
+        exist or has no archive.
         """
         done = Archived()
-        with archive_lock(self._lake) as connection:
+        with archive_lock(self.lake) as connection:
             work = self._work(connection)
             if not work:
                 return done
             system = connection.scalar(text(SYSTEM))
-            self._lake.ensure_table(self._plan.warehouse, str(system))
+            self.lake.ensure_table(self.plan.warehouse, str(system))
             if any(row.is_open for row in work):
                 # What a commit that failed wrote about the table.
-                self._lake.remove_unreferenced(METADATA)
+                self.lake.remove_unreferenced(METADATA)
             for row in work:
                 self._archive_queue(connection, row.queue_id, row.queue, done)
         return done
 
     def _work(self, connection: Connection) -> Sequence[Any]:
-        names = list(self._plan.queues) or None
+        names = list(self.plan.queues) or None
         work = connection.execute(text(WORK), {"queues": names}).all()
-        if missing := sorted(set(self._plan.queues) - {row.queue for row in work}):
+        if missing := sorted(set(self.plan.queues) - {row.queue for row in work}):
             raise NotFound(
                 f"queue {', '.join(missing)} does not exist or has no archive: set its option "
                 "archiveAfterSeconds"
             )
-        require_own_archive(work)
+        if any(row.is_foreign for row in work):
+            raise ForeignArchive(
+                "this database was restored from a dump, and its archive belongs to the server it "
+                "came from. Run `select skep.forget_archive()` in it once to begin a new archive; "
+                "the files of the old one stay where they are"
+            )
         return work
 
     def _archive_queue(
         self, connection: Connection, queue_id: int, queue: str, done: Archived
     ) -> None:
-        while (run := self._begin(connection, queue_id)) is not None:
-            self._on_step("planned")
-            copied = self._copy(run, queue_id, queue)
-            self._on_step("copied")
-            done.deleted += self._commit(run, queue_id, copied)
-            self._on_step("committed")
+        plan = self.plan
+        limits = {"messages": plan.messages_per_run, "segments": plan.segments_per_run}
+        while row := connection.execute(text(BEGIN), {"queue_id": queue_id, **limits}).first():
+            run = ArchiveRun(queue_id, queue, *row)
+            self.on_step("planned")
+            copied = self._copy(run)
+            self.on_step("copied")
+            done.deleted += self._commit(run, copied)
+            self.on_step("committed")
             done.runs += 1
             done.files += sum(len(each.files) for each in copied)
             done.messages += sum(each.messages for each in copied)
@@ -175,77 +170,51 @@ class Archiver:
             if queue not in done.queues:
                 done.queues.append(queue)
         done.deleted += self._sweep(connection, queue_id)
-        self._on_step("swept")
+        self.on_step("swept")
 
-    def _begin(self, connection: Connection, queue_id: int) -> ArchiveRun | None:
-        plan = self._plan
-        limits = {"messages": plan.messages_per_run, "segments": plan.segments_per_run}
-        row = connection.execute(text(BEGIN), {"queue_id": queue_id, **limits}).one_or_none()
-        return (
-            None if row is None else ArchiveRun(str(row.run_id), row.attempt, row.since, row.upto)
-        )
-
-    def _copy(self, run: ArchiveRun, queue_id: int, queue: str) -> list[Copied]:
-        directory = f"{self._lake.table().location()}/data/{run.run_id}"
+    def _copy(self, run: ArchiveRun) -> list[Copied]:
+        directory = f"{self.lake.table().location()}/data/{run.run_id}"
+        storage = self.lake.storage
         if run.attempt > 1:
-            self._lake.storage.remove(self._lake.storage.list(directory))
+            storage.remove(storage.list(directory))
         tasks = [
             CopyTask(
-                url=self._plan.url,
-                statement_timeout_s=self._plan.statement_timeout_s,
-                storage=self._lake.storage.properties,
+                url=self.plan.url,
+                storage=storage.properties,
                 run_id=run.run_id,
                 attempt=run.attempt,
-                directory=f"{directory}/{run.attempt}",
-                number=number,
-                queue_id=queue_id,
-                queue=queue,
+                address=f"{directory}/{run.attempt}/{number:05d}",
+                queue_id=run.queue_id,
                 span=span,
             )
-            for number, span in enumerate(self._splits(run, queue_id, queue))
+            for number, span in enumerate(self._splits(run))
         ]
-        return self._run_tasks(tasks, copy_split, self._on_progress)
+        return self.run_tasks(tasks, copy_split, self.on_progress)
 
-    def _splits(self, run: ArchiveRun, queue_id: int, queue: str) -> list[Span]:
-        plan = self._plan
-        options = ReadOptions(
-            url=plan.url,
-            subscription=Subscription((queue,)),
-            statement_timeout_s=plan.statement_timeout_s,
-        )
-        seen, upto = Snapshot(run.since), Snapshot(run.upto)
-        sizes = MessageLog(options).divide(
-            Span(seen, upto),
-            Partitions((queue_id,), (queue,), None),
-            None,
-            share=plan.messages_per_task,
-        )
-        self._on_run(queue, sum(size.messages for size in sizes))
-        ends: list[Address | None] = [None, *(size.last for size in sizes)]
-        return [Span(seen, upto, after, through) for after, through in pairwise(ends)]
+    def _splits(self, run: ArchiveRun) -> Iterable[Span]:
+        whole = Span(Snapshot(run.since), Snapshot(run.upto))
+        log = MessageLog(ReadOptions(url=self.plan.url, subscription=Subscription((run.queue,))))
+        partitions = Partitions((run.queue_id,), (run.queue,), None)
+        sizes = log.divide(whole, partitions, None, share=self.plan.messages_per_task)
+        self.on_run(run.queue, sum(size.messages for size in sizes))
+        return whole.parts(size.last for size in sizes)
 
-    def _commit(self, run: ArchiveRun, queue_id: int, copied: list[Copied]) -> int:
+    def _commit(self, run: ArchiveRun, copied: list[Copied]) -> int:
         files = [file for each in copied for file in each.files]
-        with self._lake.transaction() as connection:
-            is_ours = connection.scalar(
-                text(FINISH),
-                {
-                    "run_id": run.run_id,
-                    "attempt": run.attempt,
-                    "messages": sum(each.messages for each in copied),
-                },
-            )
-            if not is_ours:
+        messages = sum(each.messages for each in copied)
+        finish = {"run_id": run.run_id, "attempt": run.attempt, "messages": messages}
+        with self.lake.transaction() as connection:
+            if not connection.scalar(text(FINISH), finish):
                 raise ArchiveBusy(
                     f"archive run {run.run_id} is not ours any more: another process has taken it "
                     "over, or its queue was deleted"
                 )
-            self._on_step("finished")
-            self._lake.add(self._lake.table(), files, run=run.run_id)
-            self._on_step("added")
+            self.on_step("finished")
+            self.lake.add(self.lake.table(), files, run=run.run_id)
+            self.on_step("added")
             # Last, because pushes into the partitions wait from here to the end of the transaction.
-            deleted = _delete(connection, run.run_id, queue_id, run.since - 1, EVERYTHING)
-            self._on_step("deleted")
+            deleted = _delete(connection, run.run_id, run.queue_id, run.since - 1, EVERYTHING)
+            self.on_step("deleted")
         return deleted.messages
 
     def _sweep(self, connection: Connection, queue_id: int) -> int:
@@ -263,21 +232,19 @@ def _delete(connection: Connection, run_id: str, queue_id: int, after: int, limi
     return connection.execute(text(DELETE), place).one()
 
 
-@dataclass(frozen=True, slots=True)
-class QueueStatus:
-    """How far a queue is archived."""
-
-    queue: str
-    messages: int
-    archived_at: datetime | None
-    state: str
-
-
-def archive_status(lake: Lake, queues: tuple[str, ...]) -> list[QueueStatus]:
+def archive_status(lake: Lake, queues: Sequence[str]) -> list[dict[str, Any]]:
     """Return how far queues are archived; all that have an archive if none is named."""
     with lake.connect() as connection:
         rows = connection.execute(text(WORK), {"queues": list(queues) or None}).all()
-    return [QueueStatus(row.queue, row.messages, row.archived_at, _state(row)) for row in rows]
+    return [
+        {
+            "queue": row.queue,
+            "messages": row.messages,
+            "archivedAt": row.archived_at,
+            "state": _state(row),
+        }
+        for row in rows
+    ]
 
 
 def _state(row: Any) -> str:
@@ -288,100 +255,56 @@ def _state(row: Any) -> str:
     return "" if row.is_wanted else "off"
 
 
-def require_own_archive(work: Sequence[Any]) -> None:
-    """Make sure that no watermark comes from another server; raise `ForeignArchive` if one does."""
-    if any(row.is_foreign for row in work):
-        raise ForeignArchive(
-            "this database was restored from a dump, and its archive belongs to the server it "
-            "came from. Run `select skep.forget_archive()` in it once to begin a new archive; the "
-            "files of the old one stay where they are"
-        )
-
-
 def archive_lock(lake: Lake) -> AbstractContextManager[Connection]:
     """Be the only process that changes the lake; raise `ArchiveBusy` if another one does."""
     busy = ArchiveBusy("another process is archiving this database; wait for its end")
     return lake.locked("archive", busy)
 
 
-COMPACT_EVERY_S: Final = 86_400.0
-PAUSE_FIRST_S: Final = 1.0
-PAUSE_MAX_S: Final = 30.0
 _log: Final = logging.getLogger(__name__)
 
 
-class ArchiveService:
-    """Repeats the rounds of one archivist."""
+def archive_repeatedly(
+    archive: Callable[[], None],
+    stop: threading.Event,
+    *,
+    every_s: float,
+    before_waiting: Callable[[], None],
+    compact: Callable[[], None] | None = None,
+    compact_every_s: float = 86_400.0,
+    pause_first_s: float = 1.0,
+    pause_max_s: float = 30.0,
+    clock: Callable[[], float] = time.monotonic,
+) -> None:
+    """Archive until `stop` is set; a round that is under way is brought to its end.
 
-    def __init__(
-        self,
-        archive: Callable[[], None],
-        *,
-        every_s: float,
-        before_waiting: Callable[[], None],
-        compact: Callable[[], None] | None = None,
-        compact_every_s: float = COMPACT_EVERY_S,
-        pause_first_s: float = PAUSE_FIRST_S,
-        pause_max_s: float = PAUSE_MAX_S,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        """Prepare.
-
-        Args:
-            archive: One round; it raises Unavailable when the database is away.
-            every_s: From the end of a round to the next one.
-            before_waiting: Is called when the database is away, and raises if waiting is in vain.
-            compact: Merges small files; it raises what `archive` does. None: never.
-            compact_every_s: From one compaction to the next.
-            pause_first_s: Before the first repetition of a round that failed; it doubles.
-            pause_max_s: What the pause does not exceed.
-            clock: Monotonic seconds.
-        """
-        self._archive: Final = archive
-        self._every_s: Final = every_s
-        self._before_waiting: Final = before_waiting
-        self._compact: Final = compact
-        self._compact_every_s: Final = compact_every_s
-        self._clock: Final = clock
-        self._compact_at = clock()
-        self._pause_first_s: Final = pause_first_s
-        self._pause_max_s: Final = pause_max_s
-        self._failures = 0
-
-    def run(self, stop: threading.Event) -> None:
-        """Archive until the event is set; a round that is under way is brought to its end."""
-        while not stop.wait(self._round()):
-            pass
-
-    def _round(self) -> float:
-        """Archive once; return how long to wait before the next round."""
+    `archive` and `compact` raise Unavailable when the database is away; then `before_waiting` is
+    called, which raises if waiting is in vain. The pause after a failure doubles.
+    """
+    failures, compact_at = 0, clock()
+    while True:
         try:
-            self._archive()
-            self._compact_if_due()
-        except Unavailable as error:
-            return self._outage(error)
-        except ArchiveBusy as error:
-            if not self._failures:
+            archive()
+            if compact is not None and clock() >= compact_at:
+                compact()
+                compact_at = clock() + compact_every_s
+        except (Unavailable, ArchiveBusy) as error:
+            # After a failure it is the lock of the connection that was lost: the server has yet to
+            # notice.
+            if isinstance(error, ArchiveBusy) and not failures:
                 raise
-            # The lock of the connection that was lost: the server has yet to notice.
-            return self._outage(error)
-        if self._failures:
-            _log.warning("the database is back: archived what had become old meanwhile")
-        self._failures = 0
-        return self._every_s
-
-    def _compact_if_due(self) -> None:
-        if self._compact is not None and self._clock() >= self._compact_at:
-            self._compact()
-            self._compact_at = self._clock() + self._compact_every_s
-
-    def _outage(self, error: SkepError) -> float:
-        self._before_waiting()
-        pause_s = min(self._pause_max_s, self._pause_first_s * 2**self._failures)
-        self._failures += 1
-        _log.warning(
-            "a round of the archive was cut short: %s. The archive is whole; trying again in %g s",
-            error.message,
-            pause_s,
-        )
-        return pause_s
+            before_waiting()
+            pause_s = min(pause_max_s, pause_first_s * 2**failures)
+            failures += 1
+            _log.warning(
+                "a round of the archive was cut short: %s. The archive is whole; trying again in "
+                "%g s",
+                error.message,
+                pause_s,
+            )
+        else:
+            if failures:
+                _log.warning("the database is back: archived what had become old meanwhile")
+            failures, pause_s = 0, every_s
+        if stop.wait(pause_s):
+            return

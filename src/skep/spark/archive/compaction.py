@@ -12,15 +12,15 @@ It runs under the lock of the archive. Should that lock be lost, with its connec
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from uuid import uuid4
 
 from pyiceberg.manifest import DataFile
 
-from skep.spark.archive.archive_files import FileWriter, parquet
 from skep.spark.archive.archiver import archive_lock
+from skep.spark.archive.copy_task import Copied, FileWriter
 from skep.spark.archive.lake import Lake
-from skep.spark.archive.schema import ADDRESS, ARROW_SCHEMA
+from skep.spark.archive.schema import ADDRESS, ARROW_SCHEMA, parquet
 from skep.spark.archive.storage import Storage
 from skep.spark.runtime.arrow import pa
 from skep.spark.runtime.tasks import OnProgress, RunTasks
@@ -64,14 +64,7 @@ class MergeTask:
     address: str
 
 
-class Merged(NamedTuple):
-    """What a task wrote."""
-
-    messages: int
-    bytes: int
-
-
-def merge_files(task: MergeTask) -> Merged:
+def merge_files(task: MergeTask) -> Copied:
     """Put files together into one."""
     storage = Storage(task.storage)
     tables: list[Any] = []
@@ -80,76 +73,59 @@ def merge_files(task: MergeTask) -> Merged:
             tables.append(parquet.read_table(opened, schema=ARROW_SCHEMA))
     order = [(name, "ascending") for name in (*ADDRESS, "offset")]
     table = pa.concat_tables(tables).sort_by(order)
-    with FileWriter(task.address, storage) as writer:
+    with storage.create(task.address) as stream:
+        writer = FileWriter(task.address, stream)
         for rows in table.to_batches(max_chunksize=8_192):
             writer.add(rows)
         writer.finish()
-    return Merged(writer.messages, writer.bytes)
+    return Copied((task.address,), writer.messages, writer.bytes)
 
 
-class Compactor:
-    """Compacts the lake of one database."""
+def compact_lake(
+    lake: Lake,
+    plan: CompactionPlan,
+    run_tasks: RunTasks,
+    *,
+    on_progress: OnProgress = lambda _messages, _bytes: None,
+    on_step: Callable[[str], None] = lambda _step: None,
+    now: Callable[[], datetime] = lambda: datetime.now(UTC),
+) -> Compacted:
+    """Merge small files, then forget snapshots and files older than `keep_s`.
 
-    def __init__(
-        self,
-        lake: Lake,
-        plan: CompactionPlan,
-        run_tasks: RunTasks,
-        *,
-        on_progress: OnProgress = lambda _messages, _bytes: None,
-        on_step: Callable[[str], None] = lambda _step: None,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
-    ) -> None:
-        self._lake: Final = lake
-        self._plan: Final = plan
-        self._run_tasks: Final = run_tasks
-        self._on_progress: Final = on_progress
-        self._on_step: Final = on_step
-        self._now: Final = now
-
-    def compact(self) -> Compacted:
-        """Merge small files, then forget snapshots and files older than `keep_s`.
-
-        Raises:
-            ArchiveBusy: Another process is archiving or compacting.
-            NotFound: There is no archive.
-        """
-        done = Compacted()
-        with archive_lock(self._lake):
-            # First: what earlier failures left behind.
-            done.removed += self._lake.remove_unreferenced()
-            self._merge(done)
-            self._on_step("merged")
-            with self._lake.transaction():
-                oldest = self._now() - timedelta(seconds=self._plan.keep_s)
-                done.snapshots = self._lake.expire(self._lake.table(), oldest)
-            self._on_step("expired")
-            done.removed += self._lake.remove_unreferenced()
-        return done
-
-    def _merge(self, done: Compacted) -> None:
-        table = self._lake.table()
-        groups = list(small_groups(self._lake.data_files(), self._plan))
+    Raises `ArchiveBusy`, or `NotFound` if there is no archive.
+    """
+    done = Compacted()
+    with archive_lock(lake):
+        # First: what earlier failures left behind.
+        done.removed += lake.remove_unreferenced()
+        table = lake.table()
+        files = (task.file for task in table.scan().plan_files())
+        groups = list(small_groups(files, plan))
         directory = f"{table.location()}/data/merged-{uuid4()}"
         tasks = [
             MergeTask(
-                self._lake.storage.properties,
+                lake.storage.properties,
                 tuple(file.file_path for file in group),
                 f"{directory}/{number:05d}.parquet",
             )
             for number, group in enumerate(groups)
         ]
-        if not tasks:
-            return
-        merged = self._run_tasks(tasks, merge_files, self._on_progress)
-        self._on_step("written")
-        with self._lake.transaction():
+        if tasks:
+            merged = run_tasks(tasks, merge_files, on_progress)
+            on_step("written")
             old = [file for group in groups for file in group]
-            self._lake.replace(self._lake.table(), old, [task.address for task in tasks])
-            self._on_step("replaced")
-        done.files_before = len(old)
-        done.files_after = len(tasks)
-        done.messages = sum(each.messages for each in merged)
+            with lake.transaction():
+                lake.replace(lake.table(), old, [task.address for task in tasks])
+                on_step("replaced")
+            done.files_before, done.files_after = len(old), len(tasks)
+            done.messages = sum(each.messages for each in merged)
+        on_step("merged")
+        with lake.transaction():
+            oldest = now() - timedelta(seconds=plan.keep_s)
+            done.snapshots = lake.expire(lake.table(), oldest)
+        on_step("expired")
+        done.removed += lake.remove_unreferenced()
+    return done
 
 
 def small_groups(files: Iterable[DataFile], plan: CompactionPlan) -> Iterator[tuple[DataFile, ...]]:

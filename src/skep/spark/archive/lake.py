@@ -12,7 +12,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, ClassVar, Final, Self
+from typing import Any, Final, Self
 
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.conversions import from_bytes
@@ -48,13 +48,9 @@ OPEN_RUNS: Final = "select id::text from skep.archive_run"
 class CannotArchive(Refused):
     """The database or the storage of the lake refused something."""
 
-    code: ClassVar[str] = "cannot_archive"
-
 
 class WrongWarehouse(Refused):
     """The archive has a warehouse, and it is another one."""
-
-    code: ClassVar[str] = "wrong_warehouse"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +62,6 @@ class LakeFile:
     bytes: int
     xid_min: int
     xid_max: int
-    queue: str
-    day: int
-    """Days since 1970."""
 
 
 class Lake:
@@ -81,16 +74,17 @@ class Lake:
         given = address.query.get("options", "")
         given = given if isinstance(given, str) else " ".join(given)
         address = address.update_query_dict(
-            {"options": f"{given} {_SEARCH_PATH}{schema.called(CATALOG_SCHEMA)}".strip()}
+            {"options": f"{given} -csearch_path={schema.called(CATALOG_SCHEMA)}".strip()}
         )
         self.storage: Final = Storage(storage)
-        self._catalog: Final = SqlCatalog(
+        self.catalog: Final = SqlCatalog(
             CATALOG,
             uri=address.render_as_string(hide_password=False),
             init_catalog_tables="false",
             **storage,
         )
-        self._engine: Final = self._catalog.engine
+        """Also for tables beside that of the messages; part of a `transaction` in one."""
+        self._engine: Final = self.catalog.engine
         if not schema.is_default:
             _spell_all(self._engine, schema)
 
@@ -99,11 +93,6 @@ class Lake:
 
     def __exit__(self, *_: object) -> None:
         self._engine.dispose()
-
-    @property
-    def catalog(self) -> SqlCatalog:
-        """The catalog, for tables beside that of the messages; part of a `transaction` in one."""
-        return self._catalog
 
     def connect(self) -> Connection:
         """Open a connection to the database of the catalog."""
@@ -119,22 +108,22 @@ class Lake:
         with self._engine.connect() as connection, connection.begin():
             connection.execute(text(LOCK_TABLE))
             lent: Any = connection
-            self._catalog.engine = lent
+            self.catalog.engine = lent
             try:
                 yield connection
             finally:
-                self._catalog.engine = self._engine
+                self.catalog.engine = self._engine
 
     def table(self) -> Table:
         """Return the table as it is now; raise `NotFound` if nothing has ever been archived."""
         try:
-            return self._catalog.load_table(TABLE)
+            return self.catalog.load_table(TABLE)
         except NoSuchTableError:
             raise NotFound("there is no archive in this database yet") from None
 
     def has_table(self) -> bool:
         """Tell whether something was ever archived."""
-        return self._catalog.table_exists(TABLE)
+        return self.catalog.table_exists(TABLE)
 
     def ensure_table(self, warehouse: str | None, system: str) -> Table:
         """Return the table; make it in a warehouse if there is none.
@@ -148,7 +137,12 @@ class Lake:
                 raise WrongWarehouse(
                     "The archive has no warehouse yet: pass --warehouse, or set archive_warehouse"
                 )
-            self._create(f"{wanted}/{system.replace(':', '-')}/messages")
+            self.catalog.create_namespace_if_not_exists(NAMESPACE)
+            catalog: Any = self.catalog  # its signature names types of PyArrow
+            location = f"{wanted}/{system.replace(':', '-')}/messages"
+            catalog.create_table(
+                TABLE, TABLE_SCHEMA, location, PARTITIONING, properties=TABLE_PROPERTIES
+            )
         table = self.table()
         if wanted is not None and not table.location().startswith(wanted + "/"):
             raise WrongWarehouse(
@@ -156,13 +150,6 @@ class Lake:
                 "out, or give that one"
             )
         return table
-
-    def _create(self, location: str) -> None:
-        self._catalog.create_namespace_if_not_exists(NAMESPACE)
-        catalog: Any = self._catalog  # its signature names types of PyArrow
-        catalog.create_table(
-            TABLE, TABLE_SCHEMA, location, PARTITIONING, properties=TABLE_PROPERTIES
-        )
 
     def files(
         self,
@@ -179,20 +166,16 @@ class Lake:
         """
         bounds = [
             (_equal, "queue", queue),
-            (_not_below, "created_at", since and since.isoformat()),
-            (_below, "created_at", until and until.isoformat()),
-            (_not_below, "xid", xid_min),
-            (_below, "xid", xid_end),
+            (not_below, "created_at", since and since.isoformat()),
+            (below, "created_at", until and until.isoformat()),
+            (not_below, "xid", xid_min),
+            (below, "xid", xid_end),
         ]
         scan = self.table().scan()
         for compare, column, bound in bounds:
             scan = scan if bound is None else scan.filter(compare(column, bound))
         found = [described(task.file) for task in scan.plan_files()]
         return sorted(found, key=lambda file: (file.xid_min, file.xid_max, file.address))
-
-    def data_files(self) -> list[DataFile]:
-        """Return every file of the table, as the catalog keeps it."""
-        return [task.file for task in self.table().scan().plan_files()]
 
     def add(self, table: Table, addresses: Iterable[str], **notes: str) -> None:
         """Commit new files, in the transaction that is under way."""
@@ -282,12 +265,7 @@ class Lake:
 
 @contextmanager
 def explained() -> Generator[None]:
-    """Turn what drivers and file systems raise into one line that says what to do.
-
-    Raises:
-        Unavailable: The database is not reachable.
-        CannotArchive: It refused a statement, or the storage did.
-    """
+    """Turn what drivers and file systems raise into one line that says what to do."""
     try:
         yield
     except (OperationalError, InterfaceError) as error:
@@ -310,10 +288,8 @@ def _first_line(error: BaseException | None) -> str:
 
 # Generic classes of pydantic's, whose arguments a type checker cannot see.
 _equal: Final[Any] = EqualTo
-_not_below: Final[Any] = GreaterThanOrEqual
-_below: Final[Any] = LessThan
-
-_SEARCH_PATH: Final = "-csearch_path="
+not_below: Final[Any] = GreaterThanOrEqual
+below: Final[Any] = LessThan
 
 
 def _spell_all(engine: Any, schema: Schema) -> None:
@@ -331,15 +307,12 @@ def _spell_all(engine: Any, schema: Schema) -> None:
 def described(file: DataFile) -> LakeFile:
     """Return what readers need to know of a file."""
     low, high = (file.lower_bounds or {})[XID_FIELD], (file.upper_bounds or {})[XID_FIELD]
-    queue, day = file.partition[0], file.partition[1]
     return LakeFile(
         file.file_path,
         file.record_count,
         file.file_size_in_bytes,
         int(from_bytes(LongType(), low)),
         int(from_bytes(LongType(), high)),
-        str(queue),
-        int(day),
     )
 
 

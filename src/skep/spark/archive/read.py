@@ -7,23 +7,22 @@ the catalog, row groups by their statistics, rows by the span.
 
 import heapq
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-from pyarrow import parquet as _parquet
 
 from skep.model.envelopes import build_envelope, cut_envelope
 from skep.model.errors import Refused
 from skep.spark.archive.lake import LakeFile
-from skep.spark.archive.schema import ADDRESS
+from skep.spark.archive.schema import ADDRESS, parquet
 from skep.spark.archive.storage import Storage
-from skep.spark.decode.messages import Open, header_structs
-from skep.spark.decode.payloads import is_carried, payload_bytes, payload_decoder
-from skep.spark.decode.segments import ROWS_PER_BATCH, as_type, malformed_payload, wants_payloads
-from skep.spark.runtime.arrow import arrow_schema, pa
-from skep.spark.source.columns import HEADERS, PAYLOAD, PAYLOAD_BYTES
+from skep.spark.decode.messages import Open
+from skep.spark.decode.payloads import payload_bytes
+from skep.spark.decode.segments import ROWS_PER_BATCH, RowMaker
+from skep.spark.runtime.arrow import pa
+from skep.spark.source.columns import PAYLOAD, PAYLOAD_BYTES
 from skep.spark.source.message_log import Size
 from skep.spark.source.options import Shape
 from skep.spark.source.positions import Address, Snapshot, Span
@@ -31,28 +30,9 @@ from skep.spark.source.positions import Address, Snapshot, Span
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-parquet: Final[Any] = _parquet
-
-_SKEP_SOURCES: Final = {PAYLOAD_BYTES: PAYLOAD}
-_KAFKA_SOURCES: Final = {
-    "key": "partition",
-    "value": "payload",
-    "topic": "queue",
-    "partition": "partition_id",
-    "offset": "offset",
-    "timestamp": "created_at",
-    "timestampType": "offset",
-    HEADERS: "headers",
-}
-"""The column of the lake that a column of the data source is made from, where names differ."""
-_IDS: Final = {"message_id", "transaction_id"}
-"""The columns by which a message is named to a person, should its payload be malformed."""
-
 
 class ArchiveChanged(Refused):
     """A file of the archive is gone."""
-
-    code: ClassVar[str] = "archive_changed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,28 +159,15 @@ class LakeReader:
         null_on_error: bool = False,
     ) -> None:
         """Prepare; the arguments are those of `skep.spark.decode.segments.SegmentDecoder`."""
-        self._schema: Final = arrow_schema(schema)
-        self._open: Final = open_envelope
-        self._opens: Final = wants_payloads(schema)
-        self._sources: Final = _KAFKA_SOURCES if shape.kind == "kafka" else _SKEP_SOURCES
-        self._parsers: Final[dict[str, Callable[[Any], Any]]] = {
-            each.name: _parser(payload_decoder(each.dataType), null_on_error=null_on_error)
-            for each in schema.fields
-            if each.name == PAYLOAD and not is_carried(each.dataType)
-        }
+        self._maker: Final = RowMaker(schema, shape, null_on_error=null_on_error)
+        self._open: Final = open_envelope if self._maker.opens else None
 
     @property
     def columns(self) -> set[str]:
         """The columns of the lake that it needs."""
-        columns = {self._source(each.name) for each in self._schema}
-        if "payload" in columns:
-            columns.add("key_id")
-        if self._parsers:
-            columns |= _IDS
-        return columns
-
-    def _source(self, name: str) -> str:
-        return self._sources.get(name, name)
+        sources = self._maker.sources
+        has_payloads = not sources.isdisjoint((PAYLOAD, PAYLOAD_BYTES))
+        return sources - {PAYLOAD_BYTES} | ({PAYLOAD, "key_id"} if has_payloads else set())
 
     def read(
         self,
@@ -213,59 +180,39 @@ class LakeReader:
         for rows in wanted_rows(storage, files, choice, self.columns):
             if found is not None:
                 found.update(address for address, _ in segments_of(rows))
-            yield self._finished(self._opened(rows))
+            yield self._maker.rows(_LakeMessages(rows, self._open))
 
-    def _opened(self, rows: Any) -> Any:
-        """Return rows with their payloads as they were sent."""
-        number = rows.schema.get_field_index("payload")
-        if not self._opens or rows.column("key_id").null_count == rows.num_rows:
-            return rows
-        keys, payloads = rows.column("key_id").to_pylist(), rows.column("payload").to_pylist()
-        opened = [
-            payload if key is None else self._open_payload(key, payload)
-            for key, payload in zip(keys, payloads, strict=True)
-        ]
-        return rows.set_column(number, "payload", pa.array(opened, pa.string()))
 
-    def _open_payload(self, key_id: str, sealed: str) -> str:
-        envelope = build_envelope("", sealed[1:-1].encode(), encryption_key_id=key_id)
-        return cut_envelope(self._open(envelope))[1].decode()
+@dataclass(frozen=True, slots=True, eq=False)
+class _LakeMessages:
+    """Messages of the lake, by column."""
 
-    def _finished(self, rows: Any) -> Any:
-        arrays = [as_type(self._column(rows, each.name), each.type) for each in self._schema]
-        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+    rows: Any
+    open: Open | None
 
-    def _column(self, rows: Any, name: str) -> Any:
-        if name in self._parsers:
-            return self._parsers[name](rows)
+    def __len__(self) -> int:
+        return self.rows.num_rows
+
+    def column(self, name: str) -> Any:
+        """Return a column of the data source; payloads as they were sent, if they are opened."""
+        if name == PAYLOAD and self.rows.column("key_id").null_count < len(self):
+            return pa.array([payload for payload, _ in self._payloads()], pa.string())
         if name == PAYLOAD_BYTES:
-            return self._payload_bytes(rows)
-        if name == "timestampType":
-            return pa.array(np.zeros(rows.num_rows, np.int32))
-        values = rows.column(self._source(name))
-        if name == HEADERS and self._sources is _KAFKA_SOURCES:
-            return header_structs(values.to_pylist())
-        return values
+            return [
+                payload_bytes(payload.encode(), is_sealed=is_sealed)
+                for payload, is_sealed in self._payloads()
+            ]
+        return self.rows.column(name)
 
-    def _payload_bytes(self, rows: Any) -> list[int]:
-        keys, payloads = rows.column("key_id").to_pylist(), rows.column("payload").to_pylist()
-        return [
-            payload_bytes(payload.encode(), is_sealed=key is not None and not self._opens)
-            for key, payload in zip(keys, payloads, strict=True)
-        ]
-
-
-def _parser(decode: Callable[[bytes], Any], *, null_on_error: bool) -> Callable[[Any], list[Any]]:
-    def parse(row: Mapping[str, Any]) -> Any:
-        try:
-            return decode(row["payload"].encode())
-        except ValueError as error:
-            if null_on_error:
-                return None
-            raise malformed_payload(row["message_id"], row["transaction_id"], error) from None
-
-    named = ["payload", *_IDS]
-    return lambda rows: [parse(row) for row in rows.select(named).to_pylist()]
+    def _payloads(self) -> Iterator[tuple[str, bool]]:
+        """Yield payloads, and whether they are sealed still."""
+        keys = self.rows.column("key_id").to_pylist()
+        for key, payload in zip(keys, self.rows.column(PAYLOAD).to_pylist(), strict=True):
+            if key is None or self.open is None:
+                yield payload, key is not None
+            else:
+                envelope = build_envelope("", payload[1:-1].encode(), encryption_key_id=key)
+                yield cut_envelope(self.open(envelope))[1].decode(), False
 
 
 def segments_of(rows: Any) -> list[tuple[Address, int]]:
@@ -278,42 +225,30 @@ def segments_of(rows: Any) -> list[tuple[Address, int]]:
 LAST_OF_TRANSACTION: Final = 2**63 - 1
 
 
-class IndexedSegment(NamedTuple):
-    """A segment of the lake: where it lay, how many messages of it there are, about how large."""
-
-    address: Address
-    messages: int
-    bytes: int
-
-    def size(self) -> Size:
-        """Return it as a split of one segment."""
-        return Size(self.address, 1, self.messages, self.bytes)
-
-
 def segments_in_order(
     storage: Storage, files: Sequence[LakeFile], choice: Choice
-) -> Iterator[IndexedSegment]:
-    """Yield the wanted segments in the order of addresses; files come by their first transaction.
+) -> Iterator[Size]:
+    """Yield the sizes of the wanted segments by address; files come by their first transaction.
 
     The log can be asked where a micro-batch of so many messages ends; files have to be read for it,
     but only their address columns, and only until enough was found. A segment lies in one file; it
     is yielded when no later file can hold an earlier one.
     """
-    waiting: list[IndexedSegment] = []
+    waiting: list[Size] = []
     for number, file in enumerate(files):
         for segment in _segments(storage, file, choice):
             heapq.heappush(waiting, segment)
         bound = files[number + 1].xid_min if number + 1 < len(files) else None
-        while waiting and (bound is None or waiting[0].address.xid < bound):
+        while waiting and (bound is None or waiting[0].last.xid < bound):
             yield heapq.heappop(waiting)
 
 
-def _segments(storage: Storage, file: LakeFile, choice: Choice) -> list[IndexedSegment]:
+def _segments(storage: Storage, file: LakeFile, choice: Choice) -> list[Size]:
     counts: Counter[Address] = Counter()
     for rows in wanted_rows(storage, [file.address], choice, ()):
         counts.update(dict(segments_of(rows)))
     message_bytes = file.bytes // max(file.messages, 1) + 1
-    return [IndexedSegment(address, n, n * message_bytes) for address, n in counts.items()]
+    return [Size(address, 1, n, n * message_bytes) for address, n in counts.items()]
 
 
 def whole_size(files: Sequence[LakeFile], choice: Choice) -> Size:

@@ -7,6 +7,7 @@ readers go. The payload of an encrypted message stays sealed: `key_id` names its
 
 from typing import Any, Final
 
+from pyarrow import parquet as _parquet
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import DayTransform, IdentityTransform
@@ -21,6 +22,8 @@ from pyiceberg.types import (
 
 from skep.spark.runtime.arrow import pa
 
+parquet: Final[Any] = _parquet
+_HEADERS: Final = pa.map_(pa.string(), pa.string())
 _MOMENT: Final = pa.timestamp("us", tz="UTC")
 
 ARROW_SCHEMA: Final[Any] = pa.schema(
@@ -31,7 +34,7 @@ ARROW_SCHEMA: Final[Any] = pa.schema(
         ("message_id", pa.string()),
         ("transaction_id", pa.string()),
         ("payload", pa.string()),
-        ("headers", pa.map_(pa.string(), pa.string())),
+        ("headers", _HEADERS),
         ("producer", pa.string()),
         ("trace_id", pa.string()),
         ("created_at", _MOMENT),
@@ -56,25 +59,20 @@ REPEATED: Final = ("queue", "partition", "producer", "key_id")
 """Columns with few values, worth a dictionary."""
 
 _TYPES: Final[dict[Any, Any]] = {
+    # The ids of nested fields come after those of the columns.
+    _HEADERS: MapType(101, StringType(), 102, StringType(), value_required=False),
     pa.string(): StringType(),
     pa.int32(): IntegerType(),
     pa.int64(): LongType(),
     _MOMENT: TimestamptzType(),
 }
 
-
-def _field(number: int, field: Any) -> NestedField:
-    if field.name == "headers":
-        # The ids of nested fields come after those of the columns.
-        type_ = MapType(
-            key_id=101, key_type=StringType(), value_id=102, value_type=StringType(),
-            value_required=False,
-        )  # fmt: skip
-        return NestedField(number, field.name, type_, required=False)
-    return NestedField(number, field.name, _TYPES[field.type], required=False)
-
-
-TABLE_SCHEMA: Final = Schema(*(_field(n, field) for n, field in enumerate(ARROW_SCHEMA, start=1)))
+TABLE_SCHEMA: Final = Schema(
+    *(
+        NestedField(number, field.name, _TYPES[field.type], required=False)
+        for number, field in enumerate(ARROW_SCHEMA, start=1)
+    )
+)
 
 _IDS: Final = {field.name: field.field_id for field in TABLE_SCHEMA.fields}
 XID_FIELD: Final = _IDS["xid"]

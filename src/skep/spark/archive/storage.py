@@ -9,7 +9,7 @@ import os
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from pyarrow import fs as _filesystems
@@ -27,8 +27,6 @@ arrow_filesystems: Final[Any] = _filesystems
 
 class InvalidWarehouse(BadRequest):
     """This is no place for the files of the lake."""
-
-    code: ClassVar[str] = "invalid_warehouse"
 
 
 def warehouse_address(text: str) -> str:

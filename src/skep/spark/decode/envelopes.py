@@ -243,17 +243,27 @@ class FoundMessages:
     def __len__(self) -> int:
         return len(self._segments)
 
-    def shared(self, name: str) -> Any:
-        """Return a column that all messages of a segment share."""
+    def column(self, name: str) -> Any:
+        """Return a column of the data source, or one that all messages of a segment share."""
+        spans = self._spans
+        columns: dict[str, Any] = {
+            "offset": lambda: pa.array(self._offsets()),
+            "message_id": self._message_ids,
+            "transaction_id": lambda: self._texts(spans.transaction_ids),
+            "trace_id": lambda: self._texts_or_nulls(spans.trace_ids),
+            "producer": lambda: self._texts_or_nulls(spans.producers),
+            "headers": self._headers,
+            "payload": lambda: self._texts(spans.payloads),
+            "payload_bytes": lambda: pa.array(
+                (spans.payloads.ends - spans.payloads.starts).astype(np.int32)
+            ),
+        }
+        return columns[name]() if name in columns else self._shared(name)
+
+    def _shared(self, name: str) -> Any:
         return self._batch.column(name).take(self._segments)
 
-    @property
-    def offsets(self) -> Any:
-        """The offsets of the messages in their partitions."""
-        return pa.array(self._offsets())
-
-    def message_ids(self) -> Any:
-        """Return the wire ids of the messages."""
+    def _message_ids(self) -> Any:
         offsets = self._offsets()
         spelled = np.empty((len(offsets), _ID), np.uint8)
         spelled[:, :_ID_HEAD] = self._id_heads(offsets)
@@ -264,7 +274,7 @@ class FoundMessages:
 
     def _id_heads(self, offsets: Numbers) -> Numbers:
         """Return the first 24 characters of the ids; neighbours mostly share them."""
-        partitions = np.asarray(self.shared("partition_id"))
+        partitions = np.asarray(self._shared("partition_id"))
         is_new = np.ones(len(partitions), np.bool_)
         is_new[1:] = (np.diff(partitions) != 0) | (np.diff(offsets & ~OFFSET_LOW_BITS) != 0)
         rows = np.flatnonzero(is_new)
@@ -276,20 +286,7 @@ class FoundMessages:
         )
         return np.frombuffer(heads, np.uint8).reshape(-1, _ID_HEAD)[np.cumsum(is_new) - 1]
 
-    def transaction_ids(self) -> Any:
-        """Return the transaction ids."""
-        return self._texts(self._spans.transaction_ids)
-
-    def trace_ids(self) -> Any:
-        """Return the trace ids."""
-        return self._texts_or_nulls(self._spans.trace_ids)
-
-    def producers(self) -> Any:
-        """Return the subjects of the producers."""
-        return self._texts_or_nulls(self._spans.producers)
-
-    def headers(self) -> list[Pairs]:
-        """Return the headers as texts."""
+    def _headers(self) -> list[Pairs]:
         found: list[Pairs] = [None] * len(self)
         starts, ends = self._spans.headers
         rows = np.flatnonzero(starts < ends)
@@ -298,15 +295,6 @@ class FoundMessages:
         ):
             found[row] = header_pairs(self._spans.text[start:end])
         return found
-
-    def payloads(self) -> Any:
-        """Return the payloads, as they were pushed."""
-        return self._texts(self._spans.payloads)
-
-    def payload_bytes(self) -> Any:
-        """Return the lengths of the payloads."""
-        starts, ends = self._spans.payloads
-        return pa.array((ends - starts).astype(np.int32))
 
     def _offsets(self) -> Numbers:
         firsts = np.asarray(self._batch.column("first"))

@@ -1,7 +1,7 @@
 """Messages decoded from segments: an object for each.
 
-For the segments that `skep.spark.decode.envelopes` cannot scan. One decoder call takes a whole
-body apart; payloads stay the bytes they are.
+For the archive, and for segments that `skep.spark.decode.envelopes` cannot scan. One decoder call
+takes a whole body apart; payloads stay the bytes they are.
 
 Deleted messages are left out, and so are those that had expired when the position of the reader
 was taken. Where payloads are wanted, sealed ones are opened with the keys of the reader, or fail
@@ -42,7 +42,7 @@ class Envelope(msgspec.Struct, rename="camel", gc=False):
 
 @dataclass(slots=True)
 class DecodedMessages:
-    """Messages by column; each method returns a value for each message, None where it has none."""
+    """Messages by column: a value for each message, None where it has none."""
 
     segments: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     counts: list[int] = field(default_factory=list[int])
@@ -53,59 +53,44 @@ class DecodedMessages:
     def __len__(self) -> int:
         return len(self.offsets)
 
-    def shared(self, name: str) -> Any:
-        """Return a column that all messages of a segment share."""
+    def column(self, name: str) -> Any:
+        """Return a column of the data source, or one that all messages of a segment share."""
+        envelopes = self.envelopes
+        columns: dict[str, Any] = {
+            "offset": lambda: self.offsets,
+            "message_id": self._message_ids,
+            "transaction_id": lambda: [each.transaction_id for each in envelopes],
+            "trace_id": lambda: [each.trace_id for each in envelopes],
+            "producer": lambda: [each.producer_sub for each in envelopes],
+            "headers": lambda: [_header_pairs(each) for each in envelopes],
+            # Those that were not opened are sealed.
+            "payload": lambda: pa.array([bytes(each.data) for each in envelopes], pa.binary()),
+            "payload_bytes": lambda: [
+                payload_bytes(bytes(each.data), is_sealed=each.enc is not None)
+                for each in envelopes
+            ],
+        }
+        return columns[name]() if name in columns else self._shared(name)
+
+    def _shared(self, name: str) -> Any:
         values = pa.array([segment[name] for segment in self.segments])
         return values.take(pa.array(np.repeat(np.arange(len(self.counts)), self.counts)))
 
-    def message_ids(self) -> list[str]:
-        """Return the wire ids of the messages."""
+    def _message_ids(self) -> list[str]:
         ids: list[str] = []
         for segment, count in zip(self.segments, self.counts, strict=True):
             offsets = self.offsets[len(ids) : len(ids) + count]
             ids += _message_ids(segment["partition_id"], offsets)
         return ids
 
-    def transaction_ids(self) -> list[str]:
-        """Return the transaction ids."""
-        return [each.transaction_id for each in self.envelopes]
-
-    def trace_ids(self) -> list[str | None]:
-        """Return the trace ids."""
-        return [each.trace_id for each in self.envelopes]
-
-    def producers(self) -> list[str | None]:
-        """Return the subjects of the producers."""
-        return [each.producer_sub for each in self.envelopes]
-
-    def headers(self) -> list[Pairs]:
-        """Return the headers as texts."""
-        return [
-            None if each.headers is _RAW_NULL else header_pairs(each.headers)
-            for each in self.envelopes
-        ]
-
-    def payloads(self) -> Any:
-        """Return the payloads as they were pushed; those that were not opened are sealed."""
-        return pa.array([bytes(each.data) for each in self.envelopes], pa.binary())
-
-    def payload_bytes(self) -> list[int]:
-        """Return the lengths of the payloads as they were pushed."""
-        return [
-            payload_bytes(bytes(each.data), is_sealed=each.enc is not None)
-            for each in self.envelopes
-        ]
-
 
 class EnvelopeDecoder:
     """Decodes segments message by message."""
 
     def __init__(self, *, open_envelope: Open | None, taken_us: int | None) -> None:
-        """Prepare.
+        """Prepare; None for `open_envelope` leaves messages sealed.
 
-        Args:
-            open_envelope: Opens a sealed envelope; None leaves them sealed.
-            taken_us: What had expired at this moment is left out; None leaves nothing out.
+        What had expired at the moment `taken_us` is left out; None leaves nothing out.
         """
         self._open: Final = open_envelope
         self._taken: Final = None if taken_us is None else moment_of(taken_us)
@@ -159,20 +144,14 @@ def _message_ids(partition_id: int, offsets: list[int]) -> list[str]:
     return [f"{head}{offset & OFFSET_LOW_BITS:012x}" for offset in offsets]
 
 
+def _header_pairs(envelope: Envelope) -> Pairs:
+    return None if envelope.headers is _RAW_NULL else header_pairs(envelope.headers)
+
+
 def header_pairs(headers: Any) -> Pairs:
     """Return a JSON object of headers as texts: numbers and booleans as JSON spells them."""
     members = msgspec.json.decode(headers, type=dict[str, str | int | float | bool | None] | None)
     return members and [(name, _text(value)) for name, value in members.items()]
-
-
-def header_structs(headers: Iterable[Pairs]) -> list[list[dict[str, Any]] | None]:
-    """Return headers as programs for Kafka expect them."""
-    return [
-        None
-        if pairs is None
-        else [{"key": key, "value": text and text.encode()} for key, text in pairs]
-        for pairs in headers
-    ]
 
 
 def _text(value: str | float | bool | None) -> str | None:

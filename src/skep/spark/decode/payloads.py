@@ -29,7 +29,7 @@ def _integer(bits: int) -> Any:
 
 _typed_dict: Final[Any] = TypedDict  # made from a schema, not from a declaration
 
-_SCALARS: Final[dict[type, Any]] = {
+SCALARS: Final[dict[type, Any]] = {
     spark.StringType: str,
     spark.BooleanType: bool,
     spark.ByteType: _integer(8),
@@ -79,12 +79,12 @@ def _python_type(data_type: "DataType") -> Any:
         return list[_python_type(data_type.elementType)] | None
     if isinstance(data_type, spark.MapType) and isinstance(data_type.keyType, spark.StringType):
         return dict[str, _python_type(data_type.valueType)] | None
-    if type(data_type) not in _SCALARS:
+    if type(data_type) not in SCALARS:
         raise InvalidColumns(
             f"payloads cannot be read as {data_type.simpleString()}; read them as string and use "
             "the functions of Spark"
         )
-    return _SCALARS[type(data_type)] | None
+    return SCALARS[type(data_type)] | None
 
 
 def _adapter(data_type: "DataType") -> Adapt | None:

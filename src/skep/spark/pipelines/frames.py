@@ -7,6 +7,7 @@ So Spark gets a gap that is longer by its smallest unit, and results are shown w
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from pyspark.errors import PySparkException
@@ -83,11 +84,8 @@ SinkKind: TypeAlias = Literal["queue", "table"]
 
 def sinks_of(pipeline: Pipeline) -> tuple[SinkKind, ...]:
     """Return where results go; each is a query of its own, with its own progress."""
-    chosen: tuple[tuple[SinkKind, str | None], ...] = (
-        ("queue", pipeline.sink.queue),
-        ("table", pipeline.sink.table),
-    )
-    return tuple(kind for kind, place in chosen if place is not None)
+    kinds: tuple[SinkKind, ...] = ("queue", "table")
+    return tuple(kind for kind in kinds if getattr(pipeline.sink, kind) is not None)
 
 
 def reader_name(pipeline: Pipeline, sink: SinkKind, source: str) -> str:
@@ -109,60 +107,53 @@ def source_options(source: Source, url: str, reader: str) -> dict[str, str]:
     return options
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Frames:
     """Builds the queries of one pipeline."""
 
-    def __init__(
-        self, spark: "SparkSession", pipeline: Pipeline, transform: Transform | None, url: str
-    ) -> None:
-        self._spark: Final = spark
-        self._pipeline: Final = pipeline
-        self._transform: Final = transform
-        self._url: Final = url
+    spark: "SparkSession"
+    pipeline: Pipeline
+    transform: Transform | None
+    url: str
 
     def writer(self, sink: SinkKind, checkpoint: str) -> "DataStreamWriter":
-        """Return a query that is ready to start.
-
-        Raises:
-            InvalidPipeline: The function does not return a DataFrame.
-            AnalysisException: Spark cannot make sense of an expression.
-        """
+        """Return a query that is ready to start; raise `InvalidPipeline` or `AnalysisException`."""
         results = self._results(self._sources(sink))
         writing = self._to_queue(results) if sink == "queue" else self._to_table(results)
-        named = writing.queryName(f"{self._pipeline.name} to {sink}")
+        named = writing.queryName(f"{self.pipeline.name} to {sink}")
         return self._triggered(named.option("checkpointLocation", checkpoint))
 
     def _sources(self, sink: SinkKind) -> dict[str, "DataFrame"]:
         return {
-            name: self._source(name, source, reader_name(self._pipeline, sink, name))
-            for name, source in self._pipeline.sources.items()
+            name: self._source(name, source, reader_name(self.pipeline, sink, name))
+            for name, source in self.pipeline.sources.items()
         }
 
     def _source(self, name: str, source: Source, reader: str) -> "DataFrame":
         if source.schema is not None:
             _check_schema(source.schema, ("sources", name, "schema"))
-        options: dict[str, Any] = source_options(source, self._url, reader)
-        frame = self._spark.readStream.format("skep").options(**options).load()
+        options: dict[str, Any] = source_options(source, self.url, reader)
+        frame = self.spark.readStream.format("skep").options(**options).load()
         return with_event_time(frame, source.event_time, source.watermark)
 
     def _results(self, sources: Mapping[str, "DataFrame"]) -> "DataFrame":
         frame = self._transformed(sources)
-        if self._pipeline.window is not None:
-            return windowed(frame, self._pipeline.window)
-        if self._pipeline.sql is None and self._transform is None:
+        if self.pipeline.window is not None:
+            return windowed(frame, self.pipeline.window)
+        if self.pipeline.sql is None and self.transform is None:
             return frame.select(PARTITION, PAYLOAD, HEADERS)
         return frame
 
     def _transformed(self, sources: Mapping[str, "DataFrame"]) -> "DataFrame":
-        if self._pipeline.sql is not None:
+        if self.pipeline.sql is not None:
             # By views, and not as arguments of `sql`, which would read braces as references.
             for name, frame in sources.items():
                 frame.createOrReplaceTempView(name)
-            return self._spark.sql(self._pipeline.sql)
-        if self._transform is None:
+            return self.spark.sql(self.pipeline.sql)
+        if self.transform is None:
             (frame,) = sources.values()
             return frame
-        frame = self._transform(**sources)
+        frame = self.transform(**sources)
         if not hasattr(frame, "writeStream"):
             raise InvalidPipeline(
                 f"returned {type(frame).__name__} instead of a DataFrame", path=("function",)
@@ -170,18 +161,18 @@ class Frames:
         return frame
 
     def _to_queue(self, results: "DataFrame") -> "DataStreamWriter":
-        sink = self._pipeline.sink
-        options: dict[str, Any] = {"url": self._url, "queue": sink.queue or ""}
+        sink = self.pipeline.sink
+        options: dict[str, Any] = {"url": self.url, "queue": sink.queue or ""}
         options |= spelled_options(sink.options)
         return as_messages(results, sink.partition).writeStream.format("skep").options(**options)
 
     def _to_table(self, results: "DataFrame") -> "DataStreamWriter":
-        sink = self._pipeline.sink
+        sink = self.pipeline.sink
         writing = results.writeStream.format("parquet").option("path", sink.table or "")
         return writing.partitionBy(*sink.partition_by) if sink.partition_by else writing
 
     def _triggered(self, writing: "DataStreamWriter") -> "DataStreamWriter":
-        trigger = self._pipeline.trigger
+        trigger = self.pipeline.trigger
         if isinstance(trigger, Every):
             milliseconds = round(duration(trigger.every) * 1000)
             return writing.trigger(processingTime=f"{milliseconds} milliseconds")

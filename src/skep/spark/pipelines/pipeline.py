@@ -9,7 +9,7 @@ import hashlib
 import inspect
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -47,8 +47,6 @@ Transform: TypeAlias = Callable[..., Any]
 
 class InvalidPipeline(BadRequest):
     """A pipeline is not defined as it should be."""
-
-    code: ClassVar[str] = "invalid_pipeline"
 
     def __init__(self, message: str | None = None, *, path: tuple[str, ...] = ()) -> None:
         """Take what is wrong and where in the definition."""

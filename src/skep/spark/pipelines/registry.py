@@ -9,7 +9,7 @@ import logging
 import os
 import socket
 from contextlib import suppress
-from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -41,13 +41,9 @@ _logger: Final = logging.getLogger(__name__)
 class PipelineBusy(Refused):
     """The pipeline is already running."""
 
-    code: ClassVar[str] = "pipeline_busy"
-
 
 class PipelineChanged(Refused):
     """The definition is another one than that of the checkpoint."""
-
-    code: ClassVar[str] = "pipeline_changed"
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -72,14 +68,6 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     """By sink, the positions of its sources."""
     recent: tuple[Batch, ...] = ()
     """The last micro-batches, the oldest first."""
-
-
-class Begun(NamedTuple):
-    """A run that is on record."""
-
-    run_id: str
-    has_progress: bool
-    """A run before this one got through a micro-batch."""
 
 
 class Registry:
@@ -123,14 +111,14 @@ class Registry:
         checkpoint: str,
         master: str,
         is_reset: bool,
-    ) -> Begun:
-        """Record the start of a run.
+    ) -> bool:
+        """Record the start of a run; return whether one before it got through a micro-batch.
 
         Raises `PipelineChanged` if the checkpoint belongs to another definition, or lies elsewhere.
         """
         runner = f"{socket.gethostname()}:{os.getpid()}"
         arguments = (name, definition.decode(), digest, checkpoint, runner, master)
-        (row,) = self._rows(BEGIN, *arguments, "true" if is_reset else "false")
+        (row,) = self._rows(BEGIN, *arguments, is_reset)
         if row["run_id"] is None:
             raise PipelineChanged(
                 f"pipeline {name} was defined otherwise when its checkpoint was made, at "
@@ -138,25 +126,24 @@ class Registry:
                 "anew, and what it wrote before it writes again"
             )
         self._run_id = row["run_id"]
-        return Begun(self._run_id, bool(row["has_progress"]))
+        return bool(row["has_progress"])
 
     def report(self, state: State, progress: Progress, error: str | None = None) -> bool:
         """Report how the run is doing; return whether it should go on.
 
         If the database is away, it should: the run itself finds out whether it can.
         """
-        position = None if progress.position is None else msgspec.json.encode(progress.position)
         try:
             rows = self._rows(
                 REPORT,
                 self._run_id,
                 state,
-                None if position is None else position.decode(),
-                str(progress.batches),
-                str(progress.messages),
-                str(progress.rate),
-                _text(progress.lag_messages),
-                _text(progress.lag_s),
+                progress.position and msgspec.json.encode(progress.position).decode(),
+                progress.batches,
+                progress.messages,
+                progress.rate,
+                progress.lag_messages,
+                progress.lag_s,
                 error,
                 msgspec.json.encode(progress.recent).decode() if progress.recent else None,
             )
@@ -168,7 +155,7 @@ class Registry:
             return True
         return bool(rows) and not rows[0]["should_stop"]
 
-    def _rows(self, sql: str, *arguments: str | None) -> list[dict[str, Any]]:
+    def _rows(self, sql: str, *arguments: object) -> list[dict[str, Any]]:
         """Run a statement; after a lost connection on a new one that has the lock again."""
         if self._database is None:
             self._database = Database(self._url, STATEMENT_TIMEOUT_S)
@@ -182,11 +169,11 @@ class Registry:
 
     def listed(self) -> list[dict[str, Any]]:
         """Return the pipelines there are, by name."""
-        return self._rows(LIST, None, str(LISTED_MAX))
+        return self._rows(LIST, None, LISTED_MAX)
 
     def find(self, name: str) -> dict[str, Any] | None:
         """Return one of them."""
-        return next(iter(self._rows(LIST, name, "1")), None)
+        return next(iter(self._rows(LIST, name, 1)), None)
 
     def stop(self, name: str) -> dict[str, Any]:
         """Ask the runner of a pipeline to stop; return its state and seconds of silence."""
@@ -194,7 +181,3 @@ class Registry:
         if not rows:
             raise NotFound(f"there is no pipeline {name}; `skep pipeline list` shows them")
         return rows[0]
-
-
-def _text(number: int | None) -> str | None:
-    return None if number is None else str(number)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from skep.model.errors import Refused, SkepError, Unavailable
@@ -52,13 +52,9 @@ OnProgress = Callable[[Progress], None]
 class PipelineFailed(Refused):
     """A query of the pipeline ended with an error."""
 
-    code: ClassVar[str] = "pipeline_failed"
-
 
 class CheckpointGone(Refused):
     """The pipeline has run before, but its checkpoint is not there."""
-
-    code: ClassVar[str] = "checkpoint_gone"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,64 +75,55 @@ def checkpoint_of(pipeline: Pipeline, data_dir: Path) -> str:
     return str(data_dir.absolute() / "pipelines" / quote(pipeline.name, safe=""))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class PipelineRun:
     """One run of a pipeline, from its registration to its end."""
 
-    def __init__(
-        self,
-        pipeline: Pipeline,
-        transform: Transform | None,
-        plan: RunPlan,
-        *,
-        on_progress: OnProgress = lambda _progress: None,
-    ) -> None:
-        self._pipeline: Final = pipeline
-        self._transform: Final = transform
-        self._plan: Final = plan
-        self._on_progress: Final = on_progress
+    pipeline: Pipeline
+    transform: Transform | None
+    plan: RunPlan
+    on_progress: OnProgress = lambda _progress: None
 
     def run(self, stop: threading.Event) -> Progress:
         """Run until it is done, a stop is requested, or `stop` is set.
 
-        Raises:
-            PipelineBusy: Another process runs it.
-            PipelineChanged: Its checkpoint belongs to another definition.
-            PipelineFailed: It failed; the record says why.
+        Raises `PipelineBusy`, `PipelineChanged`, or `PipelineFailed`: then the record says why.
         """
-        registry = Registry(self._plan.url)
+        registry = Registry(self.plan.url)
         try:
-            registry.lock(self._pipeline.name)
-            if self._plan.is_reset:
+            registry.lock(self.pipeline.name)
+            if self.plan.is_reset:
                 self._forget(registry)
-            begun = registry.begin(
-                self._pipeline.name,
-                definition=spelled_definition(self._pipeline),
-                digest=definition_hash(self._pipeline, self._transform),
-                checkpoint=self._plan.checkpoint,
-                master=self._plan.master,
-                is_reset=self._plan.is_reset,
+            has_progress = registry.begin(
+                self.pipeline.name,
+                definition=spelled_definition(self.pipeline),
+                digest=definition_hash(self.pipeline, self.transform),
+                checkpoint=self.plan.checkpoint,
+                master=self.plan.master,
+                is_reset=self.plan.is_reset,
             )
-            return self._run(registry, stop, has_progress=begun.has_progress)
+            return self._run(registry, stop, has_progress=has_progress)
         finally:
             registry.close()
 
     def _forget(self, registry: Registry) -> None:
         """Begin anew. The record goes last: it must not claim progress without its checkpoint."""
-        _Checkpoint(self._session(), self._plan.checkpoint).remove()
-        for sink in sinks_of(self._pipeline):
-            for source in self._pipeline.sources:
-                registry.forget_reader(reader_name(self._pipeline, sink, source))
+        files, path = _checkpoint(self._session(), self.plan.checkpoint)
+        files.delete(path, True)
+        for sink in sinks_of(self.pipeline):
+            for source in self.pipeline.sources:
+                registry.forget_reader(reader_name(self.pipeline, sink, source))
 
     def _run(self, registry: Registry, stop: threading.Event, *, has_progress: bool) -> Progress:
-        watch = _Watch(self._pipeline, self._plan.url)
+        watch = _Watch(self.pipeline, self.plan.url)
         queries: dict[SinkKind, StreamingQuery] = {}
         try:
             spark = self._session()
             if has_progress:
                 self._require_checkpoint(spark)
-            frames = Frames(spark, self._pipeline, self._transform, self._plan.url)
-            for sink in sinks_of(self._pipeline):
-                writer = frames.writer(sink, f"{self._plan.checkpoint}/{sink}")
+            frames = Frames(spark, self.pipeline, self.transform, self.plan.url)
+            for sink in sinks_of(self.pipeline):
+                writer = frames.writer(sink, f"{self.plan.checkpoint}/{sink}")
                 queries[sink] = writer.start()
             self._follow(registry, queries, watch, stop)
         except Exception as failure:
@@ -151,10 +138,11 @@ class PipelineRun:
         return watch.progress
 
     def _require_checkpoint(self, spark: "SparkSession") -> None:
-        if not _Checkpoint(spark, self._plan.checkpoint).exists():
+        files, path = _checkpoint(spark, self.plan.checkpoint)
+        if not files.exists(path):
             raise CheckpointGone(
-                f"pipeline {self._pipeline.name} has run before, but there is no checkpoint at "
-                f"{self._plan.checkpoint}: say by --checkpoint where it lies, or --reset"
+                f"pipeline {self.pipeline.name} has run before, but there is no checkpoint at "
+                f"{self.plan.checkpoint}: say by --checkpoint where it lies, or --reset"
             )
 
     def _follow(
@@ -171,7 +159,7 @@ class PipelineRun:
             watch.update(queries)
             now = time.monotonic()
             if is_over or now - reported_at >= REPORT_S:
-                self._on_progress(watch.progress)
+                self.on_progress(watch.progress)
                 should_go_on = registry.report("running", watch.progress)
                 reported_at = now
                 if is_over or not should_go_on:
@@ -181,9 +169,9 @@ class PipelineRun:
 
     def _session(self) -> "SparkSession":
         return spark_session(
-            f"skep pipeline {self._pipeline.name}",
-            master=self._plan.master,
-            config={"spark.log.level": "ERROR", **spelled_options(self._pipeline.spark)},
+            f"skep pipeline {self.pipeline.name}",
+            master=self.plan.master,
+            config={"spark.log.level": "ERROR", **spelled_options(self.pipeline.spark)},
         )
 
 
@@ -218,8 +206,8 @@ class _Watch:
             batches += len(ended)
             messages += sum(each["numInputRows"] for each in ended)
             self._recent.extend(_batch(sink, each) for each in ended)
-            last = self._latest(query)
-            rate += last.get("processedRowsPerSecond") or 0.0
+            if query.lastProgress is not None:
+                rate += _report(query.lastProgress).get("processedRowsPerSecond") or 0.0
             if ended:
                 self._position[sink] = [each["endOffset"] for each in ended[-1]["sources"]]
         lag_messages, lag_s = self.progress.lag_messages, self.progress.lag_s
@@ -247,52 +235,32 @@ class _Watch:
             self._last_batch[sink] = max(each["batchId"] for each in done)
         return done
 
-    def _latest(self, query: "StreamingQuery") -> dict[str, Any]:
-        return {} if query.lastProgress is None else _report(query.lastProgress)
-
-    def _publish(self, sink: SinkKind) -> None:
-        """Say how far the only reader of a sink has come: Spark would tell it a batch later."""
-        ends: list[Any] = self._position.get(sink, [])
-        if len(ends) != 1 or len(self._pipeline.sources) != 1:
-            return
-        ((name, source),) = self._pipeline.sources.items()
-        reader = reader_name(self._pipeline, sink, name)
-        log = MessageLog(read_options(source_options(source, self._url, reader)))
-        position = Position.from_json(ends[0])
-        log.publish(reader, log.partitions(), position, position.seen)
-
     def _lag(self, sinks: Sequence[SinkKind]) -> tuple[int, int]:
         """Return how far the readers are behind: the most of any sink."""
         totals = [(0, 0)]
+        sources = self._pipeline.sources
         for sink in sinks:
-            self._publish(sink)
             rows: list[dict[str, Any]] = []
-            for name, source in self._pipeline.sources.items():
+            ends: list[Any] = self._position.get(sink, [])
+            for name, source in sources.items():
                 reader = reader_name(self._pipeline, sink, name)
-                rows += MessageLog(read_options(source_options(source, self._url, reader))).lag(
-                    reader
-                )
+                log = MessageLog(read_options(source_options(source, self._url, reader)))
+                if len(ends) == len(sources) == 1:
+                    # Spark would tell the only reader of a sink a batch later.
+                    position = Position.from_json(ends[0])
+                    log.publish(reader, log.partitions(), position, position.seen)
+                rows += log.lag(reader)
             messages = sum(row["messages"] for row in rows)
             totals.append((messages, max((row["seconds"] or 0 for row in rows), default=0)))
         return max(totals)
 
 
-class _Checkpoint:
-    """The directory of a pipeline's progress, in any file system that Spark knows."""
-
-    def __init__(self, spark: "SparkSession", address: str) -> None:
-        context: Any = spark.sparkContext
-        jvm = context._jvm  # noqa: SLF001 (the only way to Hadoop's file systems)
-        self._path: Final = jvm.org.apache.hadoop.fs.Path(address)
-        self._files: Final = self._path.getFileSystem(context._jsc.hadoopConfiguration())  # noqa: SLF001
-
-    def exists(self) -> bool:
-        """Tell whether there is anything."""
-        return bool(self._files.exists(self._path))
-
-    def remove(self) -> None:
-        """Remove all of it."""
-        self._files.delete(self._path, True)
+def _checkpoint(spark: "SparkSession", address: str) -> tuple[Any, Any]:
+    """Return the file system of a checkpoint, any that Spark knows, and the path in it."""
+    context: Any = spark.sparkContext
+    jvm = context._jvm  # noqa: SLF001 (the only way to Hadoop's file systems)
+    path = jvm.org.apache.hadoop.fs.Path(address)
+    return path.getFileSystem(context._jsc.hadoopConfiguration()), path  # noqa: SLF001
 
 
 def _are_over(queries: Sequence["StreamingQuery"]) -> bool:

@@ -1,7 +1,8 @@
 """The encryption keys of a reader or writer on Spark: from its options, else from the settings."""
 
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -9,6 +10,8 @@ from skep.settings import Settings, load_settings
 from skep.settings.keys import encryption_keys
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from skep.model.encryption import KeyRing
 
 
@@ -26,32 +29,13 @@ def key_ring(keys: str | None, key_file: str | None) -> "KeyRing":
     return KeyRing(encryption_keys(settings))
 
 
-class LazyKeyRing:
-    """The keys that options name, looked for when the first message has to be sealed or opened."""
-
-    def __init__(self, keys: str | None, key_file: str | None) -> None:
-        self._arguments: Final = (keys, key_file)
-        self._ring: KeyRing | None = None
-
-    def open_envelope(self, envelope: bytes) -> bytes:
-        """Return an envelope with its payload decrypted."""
-        return self._keys().open_envelope(envelope)
-
-    def seal_envelope(self, envelope: bytes) -> bytes:
-        """Return an envelope with its payload encrypted."""
-        return self._keys().seal_envelope(envelope)
-
-    def _keys(self) -> "KeyRing":
-        if self._ring is None:
-            self._ring = key_ring(*self._arguments)
-        return self._ring
+def lazy_key_ring(keys: str | None, key_file: str | None) -> "Callable[[], KeyRing]":
+    """Return what finds the keys when the first message has to be sealed or opened."""
+    return cache(lambda: key_ring(keys, key_file))
 
 
 def key_options(settings: Settings) -> dict[str, str]:
     """Return the encryption keys of the settings as options of the data source."""
-    options: dict[str, str] = {}
-    if settings.encryption_keys:
-        options["encryptionKeys"] = settings.encryption_keys
-    if settings.encryption_key_file is not None:
-        options["encryptionKeyFile"] = str(settings.encryption_key_file)
-    return options
+    file = settings.encryption_key_file
+    options = {"encryptionKeys": settings.encryption_keys, "encryptionKeyFile": file and str(file)}
+    return {name: text for name, text in options.items() if text}

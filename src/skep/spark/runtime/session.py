@@ -90,8 +90,8 @@ def session_settings(master: str, *, ui: bool, progress: bool) -> dict[str, str]
     """Return the settings of Spark for a session at that master."""
     settings = {
         **_ALWAYS,
-        "spark.ui.enabled": _spelled(ui),
-        "spark.ui.showConsoleProgress": _spelled(progress),
+        "spark.ui.enabled": str(ui).lower(),
+        "spark.ui.showConsoleProgress": str(progress).lower(),
     }
     if master.startswith("local"):
         # One shuffle partition per core; the default of 200 is for clusters.
@@ -109,7 +109,7 @@ def prepare_environment(master: str) -> None:
     if master.startswith("local"):
         defaults |= {"SPARK_LOCAL_IP": LOOPBACK, "PYSPARK_PYTHON": worker_python(environment)}
     chosen = {name: text for name, text in defaults.items() if name not in environment}
-    set_process_variables({"JAVA_HOME": str(find_java(environment).home), **chosen})
+    set_process_variables({"JAVA_HOME": str(find_java(environment)), **chosen})
 
 
 def cores_of(master: str) -> int:
@@ -118,7 +118,3 @@ def cores_of(master: str) -> int:
     if count == "*":
         return usable_cores()
     return int(count) if count.isdigit() else 1
-
-
-def _spelled(choice: bool) -> str:
-    return "true" if choice else "false"

@@ -1,4 +1,4 @@
-"""Run tasks on Spark or in this process, and say what a failed one said.
+"""Run tasks on Spark, and say what a failed one said.
 
 A task is a value and a function of a module; both travel to executors as they are. The caller
 learns how much is done while the rest is still under way.
@@ -6,8 +6,10 @@ learns how much is done while the rest is still under way.
 
 import re
 import threading
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import Future, wait
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from skep.model.errors import Refused, Unavailable
 
@@ -30,27 +32,14 @@ _RAISED: Final = re.compile(r"[a-z_]+(\.\w+)*\.\w+: |[A-Z]\w*(Error|Exception): 
 class TaskFailed(Refused):
     """A task failed on Spark, as often as it may."""
 
-    code: ClassVar[str] = "task_failed"
 
-
-def run_here(
-    tasks: Sequence[Any], work: Callable[[Any], Any], on_progress: OnProgress
-) -> list[Any]:
-    """Run tasks one after the other."""
-    results: list[Any] = []
-    for task in tasks:
-        results.append(work(task))
-        on_progress(results[-1].messages, results[-1].bytes)
-    return results
-
-
-def run_on_spark(spark: "SparkSession") -> RunTasks:
-    """Return a function that runs tasks on the executors of a session."""
+def run_on_spark(session: "Callable[[], SparkSession]") -> RunTasks:
+    """Return a function that runs tasks on the executors of a session, made for the first task."""
 
     def run(tasks: Sequence[Any], work: Callable[[Any], Any], on_progress: OnProgress) -> list[Any]:
         if not tasks:
             return []
-        context: Any = spark.sparkContext
+        context: Any = session().sparkContext
         messages, size = context.accumulator(0), context.accumulator(0)
 
         def measured_work(task: Any) -> Any:
@@ -59,12 +48,25 @@ def run_on_spark(spark: "SparkSession") -> RunTasks:
             size.add(result.bytes)
             return result
 
-        job = _Job(lambda: context.parallelize(tasks, len(tasks)).map(measured_work).collect())
+        job: Future[list[Any]] = Future()
+
+        def collect() -> None:
+            try:
+                job.set_result(context.parallelize(tasks, len(tasks)).map(measured_work).collect())
+            except Exception as failure:  # noqa: BLE001 (raised again where the result is asked for)
+                job.set_exception(failure)
+
+        # In a thread, so that the terminal stays alive.
+        threading.Thread(target=collect, daemon=True).start()
         reported = (0, 0)
-        while not job.is_done(POLL_S):
+        while not wait([job], POLL_S).done:
             done = (messages.value, size.value)
             on_progress(done[0] - reported[0], done[1] - reported[1])
             reported = done
+        if (failure := job.exception()) is not None:
+            cause = last_cause(str(failure))
+            is_away = f".{Unavailable.__name__}: " in cause
+            raise (Unavailable if is_away else TaskFailed)(cause) from failure
         results = job.result()
         on_progress(
             sum(each.messages for each in results) - reported[0],
@@ -75,34 +77,6 @@ def run_on_spark(spark: "SparkSession") -> RunTasks:
     return run
 
 
-class _Job:
-    """A blocking call, run in a thread so that the terminal stays alive."""
-
-    def __init__(self, work: Callable[[], list[Any]]) -> None:
-        self._work: Final = work
-        self._results: list[Any] = []
-        self._failure: Exception | None = None
-        self._thread: Final = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        try:
-            self._results = self._work()
-        except Exception as failure:  # noqa: BLE001 (raised again where the result is asked for)
-            self._failure = failure
-
-    def is_done(self, timeout_s: float) -> bool:
-        self._thread.join(timeout_s)
-        return not self._thread.is_alive()
-
-    def result(self) -> list[Any]:
-        if self._failure is not None:
-            cause = last_cause(str(self._failure))
-            is_away = f".{Unavailable.__name__}: " in cause
-            raise (Unavailable if is_away else TaskFailed)(cause) from self._failure
-        return self._results
-
-
 def last_cause(text: str) -> str:
     """Return the last line of a task's traceback, from all that Spark says about its failure."""
     lines = [line.strip() for line in text.splitlines()]
@@ -110,6 +84,24 @@ def last_cause(text: str) -> str:
     # Chained errors come one after the other; Spark repeats them, so the first block counts.
     said = named[0] if named else next(iter(lines), "")
     return f"a task on Spark failed: {said}"
+
+
+@contextmanager
+def repeating(work: Callable[[], None]) -> Generator[None]:
+    """Call a function every now and then, in a thread, while the block runs."""
+    is_over = threading.Event()
+
+    def repeat() -> None:
+        while not is_over.wait(POLL_S):
+            work()
+
+    watcher = threading.Thread(target=repeat, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        watcher.join()
 
 
 def task_counts(tracker: Any, group: str) -> tuple[int, int]:

@@ -22,7 +22,6 @@ DELIVER_AT: Final = "deliver_at"
 
 WRITE_COLUMNS: Final = (QUEUE, PARTITION, PAYLOAD, TRANSACTION_ID, HEADERS, DELIVER_AT)
 
-_TEXTS: Final = (QUEUE, PARTITION, TRANSACTION_ID)
 _HEADER_VALUES: Final = (spark.StringType, spark.BooleanType, spark.NumericType)
 
 
@@ -71,10 +70,9 @@ def without_null_headers(frame: "DataFrame") -> "DataFrame":
     of its rows, which was four fifths of a replay.
     """
     from pyspark.sql import functions as f  # noqa: PLC0415 (heavy, and an extra)
-    from pyspark.sql.types import MapType  # noqa: PLC0415
 
     types = {field.name: field.dataType for field in frame.schema.fields}
     headers = types.get(HEADERS)
-    if not isinstance(headers, MapType):
+    if not isinstance(headers, spark.MapType):
         return frame
     return frame.withColumn(HEADERS, f.coalesce(HEADERS, f.create_map().cast(headers)))

@@ -1,20 +1,20 @@
 """Commit a write: what the driver does when all tasks have staged their rows, or one has failed.
 
-Whichever process is killed or repeated, an epoch of a write gets into the log once:
-its messages and its record are one transaction. A commit whose outcome was lost with the
-connection is repeated, and then returns what the first one did.
+Whichever process is killed or repeated, an epoch of a write (a micro-batch of a stream) gets into
+the log once: its messages and its record are one transaction. A commit whose outcome was lost with
+the connection is repeated, and then returns what the first one did.
 """
 
 import logging
 from collections.abc import Callable, Sequence
 from time import monotonic, sleep
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from pyspark.sql.datasource import WriterCommitMessage
 
 from skep.model.errors import QueueFull, Refused, SkepError, Unavailable
-from skep.spark.runtime.postgres import CannotRead, array_of, database
+from skep.spark.runtime.postgres import CannotRead, database
 from skep.spark.sink.duplicates import Findings, find_duplicates
 from skep.spark.sink.options import WriteOptions
 from skep.spark.sink.staging import REJECTS_SHOWN, Staged
@@ -38,19 +38,13 @@ _logger: Final = logging.getLogger(__name__)
 class RejectedRows(Refused):
     """Rows cannot be stored."""
 
-    code: ClassVar[str] = "rejected_rows"
-
 
 class StagingLost(Refused):
     """What was staged is gone."""
 
-    code: ClassVar[str] = "staging_lost"
-
 
 class QueueChanged(Refused):
     """The rules of a queue were changed while rows were written to it."""
-
-    code: ClassVar[str] = "queue_changed"
 
 
 class Committed(NamedTuple):
@@ -68,16 +62,9 @@ def commit(
 ) -> Committed | None:
     """Move what the tasks staged into the log; None when there were no tasks.
 
-    Args:
-        options: Of the writer.
-        messages: The results of the tasks.
-        is_passing: The write is never repeated; its record need not be kept for long.
-
-    Raises:
-        RejectedRows: Some rows cannot be stored, and nothing was.
-        StagingLost: Some of it is gone, and nothing was stored.
-        QueueChanged: It follows rules that are no longer in force, and nothing was stored.
-        QueueFull: A queue stayed full for as long as the writer may wait.
+    The record of a write that `is_passing`, never repeated, need not be kept for long. Nothing is
+    stored if it raises `RejectedRows`, `StagingLost`, `QueueChanged`, or `QueueFull` because a
+    queue stayed full for as long as the writer may wait.
     """
     staged = [message for message in messages if isinstance(message, Staged)]
     if not staged:
@@ -95,7 +82,7 @@ def abort(options: WriteOptions, messages: Sequence[WriterCommitMessage | None])
     if place is None:
         return
     try:
-        _ask(options, DISCARD, place.write_id, str(place.epoch))
+        _ask(options, DISCARD, place.write_id, place.epoch)
     except SkepError as error:
         # Spark is about to say why the write failed; this must not stand in front of it.
         _logger.warning("What %s has staged is left to be swept: %s", place.write_id, error)
@@ -114,7 +101,7 @@ def _refuse_what_tasks_found(options: WriteOptions, staged: Sequence[Staged]) ->
         )
 
 
-def _ask(options: WriteOptions, sql: str, *arguments: str) -> list[dict[str, Any]]:
+def _ask(options: WriteOptions, sql: str, *arguments: object) -> list[dict[str, Any]]:
     return database(options.url, options.statement_timeout_s).rows(sql, *arguments)
 
 
@@ -128,10 +115,10 @@ def _commit(options: WriteOptions, staged: Sequence[Staged], *, is_passing: bool
         options,
         COMMIT,
         place.write_id,
-        str(place.epoch),
-        "true" if is_passing else "false",
-        array_of(attempts),
-        str(sum(each.rows for each in staged)),
+        place.epoch,
+        is_passing,
+        attempts,
+        sum(each.rows for each in staged),
         msgspec.json.encode(findings).decode(),
     )
     return Committed(**row)

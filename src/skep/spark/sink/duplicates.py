@@ -172,9 +172,9 @@ def find_duplicates(
 ) -> Findings:
     """Compare what these attempts of an epoch staged with the log, and with each other."""
     findings = Findings()
-    whose = (place.write_id, str(place.epoch), array_of(attempts))
+    whose = (place.write_id, place.epoch, attempts)
     last = ("", "")
-    while rows := database.rows(STAGED, *whose, *last, str(keys_max)):
+    while rows := database.rows(STAGED, *whose, *last, keys_max):
         split = _StagedKeys(rows)
         if partitions := split.partition_ids():
             for batch in database.stream(WINDOW.format(partitions=array_of(partitions))):

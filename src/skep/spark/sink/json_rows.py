@@ -16,6 +16,7 @@ import msgspec
 import pyarrow.compute
 from pyspark.sql import types as spark
 
+from skep.spark.decode.payloads import SCALARS
 from skep.spark.runtime.arrow import has_control_characters, needs_no_escapes, pa
 from skep.spark.source.columns import InvalidColumns
 
@@ -24,22 +25,7 @@ if TYPE_CHECKING:
 
 pc: Final[Any] = pyarrow.compute
 
-_PLAIN: Final = (
-    spark.StringType,
-    spark.BooleanType,
-    spark.ByteType,
-    spark.ShortType,
-    spark.IntegerType,
-    spark.LongType,
-    spark.FloatType,
-    spark.DoubleType,
-    spark.DecimalType,
-    spark.DateType,
-    spark.TimestampType,
-    spark.TimestampNTZType,
-    spark.BinaryType,
-    spark.NullType,
-)
+_PLAIN: Final = (*SCALARS, spark.NullType)
 _NULL: Final = "null"
 
 
@@ -108,10 +94,6 @@ def _each(values: Any, represent: Callable[[Any], Any]) -> Any:
     return pa.array([bytes(text) for text in texts], pa.binary()).cast(pa.string())
 
 
-def _date(values: Any) -> Any:
-    return _joined('"', values.cast(pa.string()), '"')
-
-
 def _timestamp(values: Any) -> Any:
     zone = 'Z"' if values.type.tz is not None else '"'
     # Without its zone a timestamp is spelled as it is stored, in UTC.
@@ -142,10 +124,6 @@ def _unless_null(values: Any, texts: Any) -> Any:
     return texts if values.null_count == 0 else pc.if_else(values.is_valid(), texts, _NULL)
 
 
-def _nothing(values: Any) -> Any:
-    return values.cast(pa.string())
-
-
 _SPELLINGS: Final[tuple[tuple[Callable[[Any], bool], Callable[[Any], Any]], ...]] = (
     (pa.types.is_string, _string),
     (pa.types.is_large_string, _string),
@@ -153,12 +131,12 @@ _SPELLINGS: Final[tuple[tuple[Callable[[Any], bool], Callable[[Any], Any]], ...]
     (pa.types.is_integer, _number),
     (pa.types.is_floating, _float),
     (pa.types.is_decimal, _number),
-    (pa.types.is_date, _date),
+    (pa.types.is_date, lambda values: _joined('"', values.cast(pa.string()), '"')),
     (pa.types.is_timestamp, _timestamp),
     (pa.types.is_binary, _binary),
     (pa.types.is_large_binary, _binary),
     (pa.types.is_map, _map),
     (pa.types.is_list, _list),
     (pa.types.is_struct, _struct),
-    (pa.types.is_null, _nothing),
+    (pa.types.is_null, _number),
 )

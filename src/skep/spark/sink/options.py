@@ -5,35 +5,25 @@ As for reading, an option that is not known is refused by name.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 from skep.model.errors import BadRequest
 from skep.model.names import check_name
 from skep.settings import InvalidSettings, load_settings
-from skep.spark.source.options import Given, InvalidOption, database_url, seconds_of
+from skep.spark.source.options import (
+    COUNT,
+    DURATION,
+    Given,
+    InvalidOption,
+    Option,
+    database_url,
+    declared_options,
+    one_of,
+    take_options,
+)
 
 WRITE_ID_CHARS_MAX: Final = 150
 """It is part of the transaction ids that the writer makes up."""
-
-WRITE_OPTIONS: Final = (
-    "url",
-    "databaseSchema",
-    "queue",
-    "path",
-    "onError",
-    "deadLetterQueue",
-    "payload",
-    "maxMessageBytes",
-    "txnAppId",
-    "txnVersion",
-    "queueFullTimeout",
-    "encryptionKeys",
-    "encryptionKeyFile",
-    "statementTimeout",
-    # Spark hands on what is its own.
-    "checkpointLocation",
-    "queryName",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +40,26 @@ class WriteOptions:
 
     url: str
     queue: str | None = None
-    on_error: Literal["fail", "dead-letter"] = "fail"
+    on_error: Annotated[
+        Literal["fail", "dead-letter"], Option("onError", *one_of("fail", "dead-letter"))
+    ] = "fail"
     dead_letter_queue: str | None = None
-    payload: Literal["json", "text"] = "json"
+    payload: Annotated[Literal["json", "text"], Option("payload", *one_of("json", "text"))] = "json"
     message_bytes_max: int
     version: Version | None = None
-    full_timeout_s: float = 60.0
-    encryption_keys: str | None = None
-    encryption_key_file: str | None = None
-    statement_timeout_s: float = 300.0
+    full_timeout_s: Annotated[float, Option("queueFullTimeout", *DURATION)] = 60.0
+    encryption_keys: Annotated[str | None, Option("encryptionKeys")] = None
+    encryption_key_file: Annotated[str | None, Option("encryptionKeyFile")] = None
+    statement_timeout_s: Annotated[float, Option("statementTimeout", *DURATION)] = 300.0
+
+
+WRITE_OPTIONS: Final = (
+    *("url", "databaseSchema", "queue", "path", "deadLetterQueue", "maxMessageBytes"),
+    *("txnAppId", "txnVersion"),
+    *(each.name for each in declared_options(WriteOptions).values()),
+    # Spark hands on what is its own.
+    *("checkpointLocation", "queryName"),
+)
 
 
 def write_options(options: Mapping[str, str]) -> WriteOptions:
@@ -66,32 +67,27 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
     given = Given(options, WRITE_OPTIONS)
     if "queue" in given and "path" in given:
         raise InvalidOption("give the option queue or a path, not both")
-    return WriteOptions(
+    return take_options(
+        WriteOptions,
+        given,
         url=database_url(given),
         queue=_queue(given, "path" if "path" in given else "queue"),
-        on_error=given.choice("onError", "fail", "dead-letter"),
         dead_letter_queue=_queue(given, "deadLetterQueue"),
-        payload=given.choice("payload", "json", "text"),
-        message_bytes_max=given.count("maxMessageBytes") or _largest_body(),
+        message_bytes_max=given.take(Option("maxMessageBytes", *COUNT)) or _largest_body(),
         version=_version(given),
-        full_timeout_s=given.take("queueFullTimeout", 60.0, seconds_of, "a time such as 60s"),
-        encryption_keys=given.text("encryptionKeys"),
-        encryption_key_file=given.text("encryptionKeyFile"),
-        statement_timeout_s=given.take("statementTimeout", 300.0, seconds_of, "a time such as 5m"),
     )
 
 
-def _queue(given: Given, option: str) -> str | None:
-    name = given.text(option)
+def _queue(given: Given, named: str) -> str | None:
+    name = given.get(named)
     if name is None:
         return None
+    if not name:
+        raise InvalidOption(f"the option {named} names no queue")
     try:
-        checked = check_name("the name", name)
+        return check_name("the name", name)
     except BadRequest as error:
-        raise InvalidOption(f"the option {option}: {error.message}") from None
-    if not checked:
-        raise InvalidOption(f"the option {option} names no queue")
-    return checked
+        raise InvalidOption(f"the option {named}: {error.message}") from None
 
 
 def _largest_body() -> int:
@@ -107,11 +103,10 @@ def _version(given: Given) -> Version | None:
         raise InvalidOption("give both of txnAppId and txnVersion, or none")
     if "txnAppId" not in given:
         return None
+    named = f"a name of 1 to {WRITE_ID_CHARS_MAX} characters, no NUL"
     return Version(
-        given.take(
-            "txnAppId", "", _write_id, f"a name of 1 to {WRITE_ID_CHARS_MAX} characters, no NUL"
-        ),
-        given.take("txnVersion", 0, _epoch, "a whole number that grows, at least 0"),
+        given.take(Option("txnAppId", _write_id, named)),
+        given.take(Option("txnVersion", _epoch, "a whole number that grows, at least 0")),
     )
 
 

@@ -99,12 +99,9 @@ class RowChecker:
     ) -> None:
         """Prepare.
 
-        Args:
-            options: Of the writer.
-            id_prefix: Begins the transaction ids of rows that have none; the number of the row
-                follows, so that a repeated task makes the same ids.
-            validators: The checks of payloads by queue; it may grow between two batches.
-            now: The time from which the limit of a year ahead is counted.
+        `id_prefix` begins the transaction ids of rows that have none; the number of the row
+        follows, so that a repeated task makes the same ids. `validators` are the checks of payloads
+        by queue, which may grow between two batches.
         """
         self._options: Final = options
         self._id_prefix: Final = id_prefix

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from skep.spark.runtime.arrow import pa
-from skep.spark.runtime.postgres import Database, array_of
+from skep.spark.runtime.postgres import Database
 from skep.spark.sink.columns import QUEUE
 from skep.spark.sink.json_rows import pc
 from skep.spark.sink.options import WriteOptions
@@ -52,7 +52,7 @@ class RuleBook:
         if not unread:
             return
         self._rules.update(dict.fromkeys(unread, QueueRules()))
-        for row in self._database.rows(READ_RULES, array_of(unread)):
+        for row in self._database.rows(READ_RULES, unread):
             name, digest = row["name"], row["schema_digest"]
             self._rules[name] = QueueRules(row["encryption_enabled"], digest)
             if digest is not None:

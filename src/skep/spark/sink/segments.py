@@ -7,6 +7,7 @@ by one.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise, repeat
 from typing import Any, Final, NamedTuple
@@ -46,29 +47,21 @@ class Place(NamedTuple):
     staged_at: datetime
 
 
+@dataclass(slots=True, eq=False)
 class SegmentMaker:
     """Makes the staged rows of one attempt of a task."""
 
-    def __init__(
-        self,
-        place: Place,
-        *,
-        hash_seed: int,
-        rules_of: Callable[[str], QueueRules],
-        seal: Seal,
-    ) -> None:
-        self._place: Final = place
-        self._hash_seed: Final = hash_seed
-        self._rules_of: Final = rules_of
-        self._seal: Final = seal
-        self._number = 0
+    place: Place
+    hash_seed: int
+    rules_of: Callable[[str], QueueRules]
+    seal: Seal
+    number: int = 0
+    """Of the next staged row."""
 
     def segments(self, rows: Any) -> tuple[Any, Any]:
-        """Return the segments of rows that are to be delivered at once.
+        """Return what is known of the segments of rows that are to be delivered at once.
 
-        Returns:
-            What is known of them, and the segments themselves as the log has them, in the partition
-            of the attempt.
+        And the segments themselves as the log has them, in the partition of the attempt.
         """
         codes = _partitions(rows)
         order = _order(codes)
@@ -131,7 +124,7 @@ class SegmentMaker:
         addresses = numbers.cast(pa.int64())
         return pa.RecordBatch.from_pydict(
             {
-                "partition_id": pa.array(np.full(count, -self._place.attempt, np.int64)),
+                "partition_id": pa.array(np.full(count, -self.place.attempt, np.int64)),
                 "first": addresses,
                 "last": addresses,
                 "queue_id": pa.array(np.zeros(count, np.int32)),
@@ -142,18 +135,18 @@ class SegmentMaker:
         )
 
     def _staged_at(self, count: int) -> Any:
-        return pa.array([self._place.staged_at] * count, pa.timestamp("us", tz="UTC"))
+        return pa.array([self.place.staged_at] * count, pa.timestamp("us", tz="UTC"))
 
     def _staged(self, partitions: Any, **columns: Any) -> Any:
         """Return rows of staging: whose they are, in which partitions, and what."""
         count = partitions.num_rows
-        numbers = np.arange(self._number, self._number + count, dtype=np.int32)
-        self._number += count
+        numbers = np.arange(self.number, self.number + count, dtype=np.int32)
+        self.number += count
         whose = {
-            "write_id": pa.array([self._place.write_id] * count, pa.string()),
-            "epoch": pa.array(np.full(count, self._place.epoch, np.int64)),
-            "task": pa.array(np.full(count, self._place.task, np.int32)),
-            "attempt": pa.array(np.full(count, self._place.attempt, np.int64)),
+            "write_id": pa.array([self.place.write_id] * count, pa.string()),
+            "epoch": pa.array(np.full(count, self.place.epoch, np.int64)),
+            "task": pa.array(np.full(count, self.place.task, np.int32)),
+            "attempt": pa.array(np.full(count, self.place.attempt, np.int64)),
             "number": pa.array(numbers),
             QUEUE: partitions.column(QUEUE),
             PARTITION: partitions.column(PARTITION),
@@ -164,7 +157,7 @@ class SegmentMaker:
     def _followed(self, partitions: Any) -> dict[str, Any]:
         """Return by which rules messages were made."""
         queues = partitions.column(QUEUE).dictionary_encode()
-        rules = [self._rules_of(queue) for queue in queues.dictionary.to_pylist()]
+        rules = [self.rules_of(queue) for queue in queues.dictionary.to_pylist()]
         is_sealed = pa.array([each.is_encrypted for each in rules], pa.bool_())
         digests = pa.array([each.schema_digest for each in rules], pa.string())
         return {
@@ -173,7 +166,7 @@ class SegmentMaker:
         }
 
     def _keys(self, rows: Any) -> bytes:
-        seeds = repeat(self._hash_seed)
+        seeds = repeat(self.hash_seed)
         return b"".join(
             b"".join(map(xxhash.xxh3_128_digest, names, seeds))
             for names in byte_strings(rows.column(TRANSACTION_ID))
@@ -194,7 +187,7 @@ class SegmentMaker:
 
     def _sealed(self, envelopes: Iterable[bytes], is_sealed: Iterable[bool]) -> list[bytes]:
         return [
-            self._seal(envelope) if is_wanted else envelope
+            self.seal(envelope) if is_wanted else envelope
             for envelope, is_wanted in zip(envelopes, is_sealed, strict=True)
         ]
 

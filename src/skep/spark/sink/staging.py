@@ -14,7 +14,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from skep.model.errors import Refused
 from skep.spark.runtime.arrow import pa
-from skep.spark.runtime.encryption_keys import LazyKeyRing
+from skep.spark.runtime.encryption_keys import lazy_key_ring
 from skep.spark.runtime.postgres import database
 from skep.spark.sink.columns import DELIVER_AT
 from skep.spark.sink.json_rows import pc
@@ -88,12 +88,12 @@ class Stager:
             id_prefix=f"spark:{place.write_id}:{place.epoch}:{place.task}:",
             validators=self._rules.validators,
         )
-        keys = LazyKeyRing(self._options.encryption_keys, self._options.encryption_key_file)
+        keys = lazy_key_ring(self._options.encryption_keys, self._options.encryption_key_file)
         maker = SegmentMaker(
             place,
             hash_seed=self._hash_seed,
             rules_of=self._rules.of,
-            seal=keys.seal_envelope,
+            seal=lambda envelope: keys().seal_envelope(envelope),
         )
         for gathered in _gathered(batches):
             self._rules.meet(gathered)

@@ -7,7 +7,7 @@ written as the only epoch of an id made up here, unless the program says by `txn
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 from pyspark import TaskContext
@@ -33,8 +33,6 @@ _BATCH_ID: Final = "streaming.sql.batchId"
 
 class CannotOverwrite(BadRequest):
     """A log is appended to: use mode("append"), or outputMode("append") or ("update")."""
-
-    code: ClassVar[str] = "cannot_overwrite"
 
 
 class SkepWriter(DataSourceArrowWriter):
@@ -91,13 +89,7 @@ class SkepStreamWriter(DataSourceStreamArrowWriter):
 
 
 def _checked(options: Mapping[str, str], schema: "StructType", *, overwrite: bool) -> WriteOptions:
-    """Check options and columns.
-
-    Raises:
-        InvalidOption: An option is wrong.
-        InvalidColumns: A column is missing, unknown or of a wrong type.
-        CannotOverwrite: The mode is overwrite, or the output mode of a stream complete.
-    """
+    """Check options and columns; raise `InvalidOption`, `InvalidColumns` or `CannotOverwrite`."""
     checked = write_options(options)
     check_write_schema(schema, checked)
     if overwrite:

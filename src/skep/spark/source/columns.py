@@ -5,7 +5,7 @@ to the other. A schema given by the user picks columns and may say the type of t
 asks for in vain is refused here, before anything is read.
 """
 
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Final
 
 from skep.model.errors import BadRequest
 from skep.spark.source.options import Shape
@@ -42,12 +42,23 @@ KAFKA_COLUMNS: Final = {
     "timestampType": "int",
     HEADERS: "array<struct<key:string,value:binary>>",
 }
+_KAFKA_SOURCES: Final = {
+    "key": "partition",
+    "value": PAYLOAD,
+    "topic": "queue",
+    "partition": "partition_id",
+    "timestamp": "created_at",
+    "timestampType": "offset",
+}
 
 
 class InvalidColumns(BadRequest):
     """The schema asks for what the data source does not have."""
 
-    code: ClassVar[str] = "invalid_columns"
+
+def source_of(name: str, shape: Shape) -> str:
+    """Return the column of messages that a column of a shape is made from."""
+    return _KAFKA_SOURCES.get(name, name) if shape.kind == "kafka" else name
 
 
 def schema_of(shape: Shape) -> str:

@@ -5,12 +5,12 @@ was planned.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from skep.model.errors import NotFound, Refused, Unavailable
-from skep.spark.runtime.postgres import array_of, database
+from skep.spark.runtime.postgres import database, text_of
 from skep.spark.source.options import ReadOptions
 from skep.spark.source.positions import (
     NOTHING,
@@ -45,21 +45,23 @@ PUBLISH: Final = (
     "select skep.publish_progress($1, $2::text::text[], $3::text::json, $4::text::pg_snapshot, "
     "$5::text::integer) as holds"
 )
+QUEUES_MAX: Final = 1_000
 LAG: Final = "select * from skep.measure_readers($1, $2::text::integer)"
 
+_TYPES: Final = (
+    *("integer[]", "bigint[]", "pg_snapshot", "pg_snapshot"),
+    *("bigint[]", "bigint[]", "timestamptz", "timestamptz"),
+)
+"""Of the parameters of `skep.read_span`, in the order of `_span_arguments`."""
 _logger: Final = logging.getLogger(__name__)
 
 
 class DataLost(Refused):
     """Messages were removed before they had been read."""
 
-    code: ClassVar[str] = "data_lost"
-
 
 class RestoredDatabase(Refused):
     """The log was restored from a dump and carries the transaction ids of another server."""
-
-    code: ClassVar[str] = "restored_database"
 
 
 class Present(NamedTuple):
@@ -101,7 +103,7 @@ class MessageLog:
     def __init__(self, options: ReadOptions) -> None:
         self._options: Final = options
 
-    def ask(self, sql: str, *arguments: str | None) -> list[dict[str, Any]]:
+    def ask(self, sql: str, *arguments: object) -> list[dict[str, Any]]:
         """Run a statement, and once more if the connection was lost: all are idempotent."""
         url, timeout_s = self._options.url, self._options.statement_timeout_s
         try:
@@ -112,8 +114,7 @@ class MessageLog:
     def partitions(self) -> Partitions:
         """Return the queues and partitions that the reader subscribed to; raise `NotFound`."""
         wanted = self._options.subscription
-        names = array_of(wanted.names) if wanted.names else None
-        found = self.ask(FIND_QUEUES, names, wanted.pattern)
+        found = self.ask(FIND_QUEUES, wanted.names or None, wanted.pattern)
         missing = sorted(set(wanted.names) - {row["name"] for row in found})
         if missing:
             raise NotFound(
@@ -132,7 +133,7 @@ class MessageLog:
             return None
         ids: list[int] = []
         for queue, names in assigned.items():
-            found = self.ask(RESOLVE_PARTITIONS, str(queue_ids[queue]), array_of(names))
+            found = self.ask(RESOLVE_PARTITIONS, queue_ids[queue], names)
             if missing := sorted(set(names) - {row["partition_name"] for row in found}):
                 raise NotFound(f"queue {queue} has no partition {', '.join(missing)}")
             ids += [row["partition_id"] for row in found]
@@ -140,7 +141,7 @@ class MessageLog:
 
     def present(self, partitions: Partitions) -> Present:
         """Take the present position; raise `RestoredDatabase` if the log is from another server."""
-        (row,) = self.ask(TAKE_POSITION, array_of(partitions.queue_ids))
+        (row,) = self.ask(TAKE_POSITION, partitions.queue_ids)
         snapshot = Snapshot.parse(row["snapshot"])
         newest = row["newest"] or 0
         if newest >= snapshot.xmax:
@@ -184,12 +185,12 @@ class MessageLog:
         part = position.part
         lost = self.ask(
             FIND_LOST,
-            array_of(partitions.queue_ids),
-            str(position.checked),
-            str(position.seen),
-            str(part.snapshot) if part else None,
-            str(part.through.xid) if part else None,
-            "true" if self._options.tier != "live" else "false",
+            partitions.queue_ids,
+            position.checked,
+            position.seen,
+            part and part.snapshot,
+            part and part.through.xid,
+            self._options.tier != "live",
         )
         if position.since_us is not None:
             lost = [row for row in lost if microseconds_of(row["created_to"]) >= position.since_us]
@@ -221,11 +222,8 @@ class MessageLog:
         share: int | None = None,
     ) -> list[Size]:
         """Cut a span into splits, as far as the limits allow."""
-        rows = self.ask(
-            DIVIDE,
-            *span_arguments(span, partitions, since_us, self._options.until_us),
-            *(None if limit is None else str(limit) for limit in (messages, size_bytes, share)),
-        )
+        bounds = _span_arguments(span, partitions, since_us, self._options.until_us)
+        rows = self.ask(DIVIDE, *bounds, messages, size_bytes, share)
         return [
             Size(Address(*row["last"]), row["segments"], row["messages"], row["bytes"])
             for row in rows
@@ -233,8 +231,7 @@ class MessageLog:
 
     def register(self, name: str, partitions: Partitions, position: Position) -> Position:
         """Begin under a name; return where the reader of that name is to go on."""
-        queues = array_of(partitions.queue_names)
-        (row,) = self.ask(REGISTER, name, queues, str(position))
+        (row,) = self.ask(REGISTER, name, partitions.queue_names, position)
         known = Position.parse(row["position"])
         self.publish(name, partitions, None, known.seen)
         return known
@@ -243,38 +240,48 @@ class MessageLog:
         self, name: str, partitions: Partitions, position: Position | None, seen: Snapshot
     ) -> None:
         """Put progress on record and keep the log from there on; None only renews the hold."""
-        self.ask(
-            PUBLISH,
-            name,
-            array_of(partitions.queue_names),
-            None if position is None else str(position),
-            str(seen),
-            str(self._options.keep_s),
-        )
+        self.ask(PUBLISH, name, partitions.queue_names, position, seen, self._options.keep_s)
 
-    def lag(self, name: str | None, limit: int = 1000) -> list[dict[str, Any]]:
-        """Return how far readers are behind, by queue."""
-        return self.ask(LAG, name, str(limit))
+    def lag(self, name: str | None) -> list[dict[str, Any]]:
+        """Return how far a reader is behind, or all are, by queue."""
+        return self.ask(LAG, name, QUEUES_MAX)
 
 
-def span_arguments(
+def _span_arguments(
     span: Span, partitions: Partitions, since_us: int | None, until_us: int | None
-) -> tuple[str | None, ...]:
-    """Spell a span as the SQL functions take it, all as texts."""
+) -> tuple[object, ...]:
+    """Return a span as the SQL functions take it."""
     return (
-        array_of(partitions.queue_ids),
-        None if partitions.partition_ids is None else array_of(partitions.partition_ids),
-        str(span.seen),
-        str(span.upto),
-        None if span.after is None else array_of(span.after),
-        None if span.through is None else array_of(span.through),
-        _timestamp(since_us),
-        _timestamp(until_us),
+        *(partitions.queue_ids, partitions.partition_ids),
+        *(span.seen, span.upto, span.after, span.through),
+        *(None if each is None else moment_of(each) for each in (since_us, until_us)),
     )
 
 
-def _timestamp(moment_us: int | None) -> str | None:
-    return None if moment_us is None else moment_of(moment_us).isoformat()
+def span_statement(
+    span: Span,
+    partitions: Partitions,
+    needed: Iterable[str],
+    since_us: int | None = None,
+    until_us: int | None = None,
+) -> str:
+    """Return the statement that reads the segments of a span.
+
+    `needed` are columns of `skep.read_span` beside the extent and the body.
+    """
+    bounds = _span_arguments(span, partitions, since_us, until_us)
+    extent = ("s.xid::text::bigint as xid", "partition_id", "first", "last")
+    columns = [*extent, *sorted(needed), "body"]
+    typed = [f"{_literal(value)}::{name}" for value, name in zip(bounds, _TYPES, strict=True)]
+    return (
+        f"select {', '.join(columns)} from skep.read_span({', '.join(typed)}) s"  # noqa: S608 (numbers and times that were spelled here)
+        " order by s.xid, s.partition_id, s.first"
+    )
+
+
+def _literal(value: object) -> str:
+    text = text_of(value)
+    return "null" if text is None else "'" + text.replace("'", "''") + "'"
 
 
 def _described(row: dict[str, Any], position: Position) -> str:

@@ -5,24 +5,29 @@ in silence. Names of Spark's Kafka source are accepted where they mean the same.
 """
 
 import difflib
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, ClassVar, Final, Literal, TypeVar
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    Literal,
+    NamedTuple,
+    TypeVar,
+    get_type_hints,
+)
+
+import msgspec
 
 from skep.model.errors import BadRequest
 from skep.model.schema_name import DEFAULT_SCHEMA, InvalidSchemaName, with_schema
 from skep.settings import InvalidSettings, load_settings
 from skep.spark.source.positions import EPOCH, InvalidPosition, Position, microseconds_of
 
-Start = Literal["earliest", "latest"]
 Tier = Literal["live", "archive", "all"]
-Value = TypeVar("Value")
+Options = TypeVar("Options")
 
-MESSAGES_PER_PARTITION: Final = 500_000
-"""A task reads at most so many messages unless told otherwise."""
-KEEP_S_DEFAULT: Final = 86_400
 KEEP_S_MAX: Final = 86_400 * 365
 
 SUBSCRIPTIONS: Final = ("queue", "path", "subscribe", "subscribePattern", "assign")
@@ -30,41 +35,129 @@ ALIASES: Final = {
     "maxOffsetsPerTrigger": "maxMessagesPerTrigger",
     "minOffsetsPerTrigger": "minMessagesPerTrigger",
 }
-READ_OPTIONS: Final = (
-    "url",
-    "databaseSchema",
-    *SUBSCRIPTIONS,
-    "startingOffsets",
-    "startingTimestamp",
-    "endingOffsets",
-    "endingTimestamp",
-    "maxMessagesPerTrigger",
-    "maxBytesPerTrigger",
-    "minMessagesPerTrigger",
-    "maxTriggerDelay",
-    "minPartitions",
-    "maxRecordsPerPartition",
-    "failOnDataLoss",
-    "includeHeaders",
-    "includeExpired",
-    "shape",
-    "payload",
-    "payloadSchema",
-    "payloadErrors",
-    "consumerGroup",
-    "holdSeconds",
-    "encryptionKeys",
-    "encryptionKeyFile",
-    "statementTimeout",
-    "tier",
-    "storage",
-)
 
 
 class InvalidOption(BadRequest):
     """An option of the data source is wrong."""
 
-    code: ClassVar[str] = "invalid_option"
+
+class Given(dict[str, str]):
+    """The options as they were given, by name."""
+
+    def __init__(self, options: Mapping[str, str], names: Sequence[str]) -> None:
+        """Check the names; raise `InvalidOption` if one is unknown, or given under two names."""
+        super().__init__()
+        known = {name.lower(): name for name in names}
+        known |= {alias.lower(): name for alias, name in ALIASES.items() if name in names}
+        for name, value in options.items():
+            if name.lower() not in known:
+                raise InvalidOption(f"unknown option {name!r}{_nearest(name, names)}")
+            chosen = known[name.lower()]
+            if self.setdefault(chosen, value) != value:
+                raise InvalidOption(f"the option {chosen} is given twice, as two names for it")
+
+    def take(self, option: "Option", default: Any = None) -> Any:
+        """Return an option as it is read; raise `InvalidOption` if it is not what it should be."""
+        name, read, what = option
+        if name not in self or read is None:
+            return self.get(name, default)
+        try:
+            return read(self[name].strip())
+        except (ValueError, KeyError, OverflowError, InvalidPosition):
+            raise InvalidOption(f"the option {name} must be {what}, not {self[name]!r}") from None
+
+
+class Option(NamedTuple):
+    """Says of a field, as part of its annotation, from which option it is taken."""
+
+    name: str
+    read: Callable[[str], Any] | None = None
+    """None takes it as it is."""
+    what: str = ""
+    """What it should be."""
+
+
+def declared_options(kind: type) -> dict[str, Option]:
+    """Return the options that fields of a class are taken from, by field."""
+    hints = get_type_hints(kind, include_extras=True)
+    metadata: dict[str, tuple[Any, ...]] = {
+        name: getattr(hint, "__metadata__", ()) for name, hint in hints.items()
+    }
+    return {name: found[0] for name, found in metadata.items() if found}
+
+
+def take_options(kind: type[Options], given: Given, **known: Any) -> Options:
+    """Return options of a class; of its fields, some are known already."""
+    declared = declared_options(kind).items()
+    taken = {field: given.take(option) for field, option in declared if option.name in given}
+    return kind(**known, **taken)
+
+
+def _at_least_one(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError(text)
+    return number
+
+
+def one_of(*choices: str) -> tuple[Callable[[str], str], str]:
+    """Return how one of several words is read, and what it should be."""
+    words = {word: word for word in choices}
+    return lambda text: words[text.lower()], f"one of {', '.join(choices)}"
+
+
+_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
+_SIZES: Final = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+
+COUNT: Final = (_at_least_one, "a whole number, at least 1")
+
+
+def _flag(text: str) -> bool:
+    return {"true": True, "false": False}[text.lower()]
+
+
+def _microseconds(text: str) -> int:
+    if text.isdigit():
+        moment = EPOCH + timedelta(milliseconds=int(text))
+    else:
+        moment = datetime.fromisoformat(text)
+        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return microseconds_of(moment)
+
+
+_FLAG: Final = (_flag, "true or false")
+_TIME: Final = (_microseconds, "an ISO time or milliseconds since 1970")
+
+
+def seconds_of(text: str) -> float:
+    """Read a length of time such as 500ms, 30s or 15m; raise `ValueError` or `KeyError`."""
+    digits = text.rstrip("abcdefghijklmnopqrstuvwxyz")
+    seconds = float(digits) * _UNITS[text[len(digits) :].strip() or "s"]
+    if not 0 < seconds < 1e9:
+        raise ValueError(text)
+    return seconds
+
+
+DURATION: Final = (seconds_of, "a time such as 30s or 15m")
+
+
+def _bytes(text: str) -> int:
+    unit = _SIZES.get(text[-1:].lower())
+    return _at_least_one(text[:-1] if unit else text) * (unit or 1)
+
+
+def _name(text: str) -> str:
+    if not 0 < len(text) <= 255:
+        raise ValueError(text)
+    return text
+
+
+def _start(text: str) -> Literal["earliest", "latest"] | Position:
+    return "earliest" if text.lower() == "earliest" else _end(text)
+
+
+def _end(text: str) -> Literal["latest"] | Position:
+    return "latest" if text.lower() == "latest" else Position.parse(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +169,6 @@ class Subscription:
     partitions: Mapping[str, tuple[str, ...]] | None = None
     """By queue, the names of the only partitions to read; None for all."""
 
-    def __str__(self) -> str:
-        return f"pattern {self.pattern!r}" if self.pattern else ", ".join(self.names)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
@@ -86,27 +176,62 @@ class ReadOptions:
 
     url: str
     subscription: Subscription
-    start: Start | Position = "earliest"
-    since_us: int | None = None
-    end: Literal["latest"] | Position = "latest"
-    until_us: int | None = None
-    messages_per_trigger: int | None = None
-    bytes_per_trigger: int | None = None
-    messages_to_wait_for: int | None = None
-    trigger_delay_s: float = 900.0
-    min_partitions: int | None = None
-    messages_per_partition: int = MESSAGES_PER_PARTITION
-    fail_on_data_loss: bool = True
-    include_expired: bool = False
-    payload_errors: Literal["fail", "null"] = "fail"
-    consumer_group: str | None = None
-    keep_s: int = KEEP_S_DEFAULT
-    encryption_keys: str | None = None
-    encryption_key_file: str | None = None
-    statement_timeout_s: float = 300.0
-    tier: Tier = "live"
-    storage: str | None = None
+    start: Annotated[
+        Literal["earliest", "latest"] | Position,
+        Option("startingOffsets", _start, "earliest, latest, or a stored position"),
+    ] = "earliest"
+    since_us: Annotated[int | None, Option("startingTimestamp", *_TIME)] = None
+    end: Annotated[
+        Literal["latest"] | Position, Option("endingOffsets", _end, "latest, or a stored position")
+    ] = "latest"
+    until_us: Annotated[int | None, Option("endingTimestamp", *_TIME)] = None
+    messages_per_trigger: Annotated[int | None, Option("maxMessagesPerTrigger", *COUNT)] = None
+    bytes_per_trigger: Annotated[
+        int | None, Option("maxBytesPerTrigger", _bytes, "a size such as 64m")
+    ] = None
+    messages_to_wait_for: Annotated[int | None, Option("minMessagesPerTrigger", *COUNT)] = None
+    trigger_delay_s: Annotated[float, Option("maxTriggerDelay", *DURATION)] = 900.0
+    min_partitions: Annotated[int | None, Option("minPartitions", *COUNT)] = None
+    messages_per_partition: Annotated[int, Option("maxRecordsPerPartition", *COUNT)] = 500_000
+    fail_on_data_loss: Annotated[bool, Option("failOnDataLoss", *_FLAG)] = True
+    include_expired: Annotated[bool, Option("includeExpired", *_FLAG)] = False
+    payload_errors: Annotated[
+        Literal["fail", "null"], Option("payloadErrors", *one_of("fail", "null"))
+    ] = "fail"
+    consumer_group: Annotated[
+        str | None, Option("consumerGroup", _name, "a name of 1 to 255 characters")
+    ] = None
+    keep_s: Annotated[int, Option("holdSeconds", *COUNT)] = 86_400
+    encryption_keys: Annotated[str | None, Option("encryptionKeys")] = None
+    encryption_key_file: Annotated[str | None, Option("encryptionKeyFile")] = None
+    statement_timeout_s: Annotated[float, Option("statementTimeout", *DURATION)] = 300.0
+    tier: Annotated[Tier, Option("tier", *one_of("live", "archive", "all"))] = "live"
+    storage: Annotated[str | None, Option("storage")] = None
     """How to reach the files of the archive; None for what the settings say."""
+
+
+READ_OPTIONS: Final = (
+    *("url", "databaseSchema", *SUBSCRIPTIONS),
+    *(each.name for each in declared_options(ReadOptions).values()),
+    *("includeHeaders", "shape", "payload", "payloadSchema"),
+)
+
+
+def read_options(options: Mapping[str, str]) -> ReadOptions:
+    """Check the options of a reader and type them; raise `InvalidOption`."""
+    given = Given(options, READ_OPTIONS)
+    for edge in ("starting", "ending"):
+        if f"{edge}Timestamp" in given and f"{edge}Offsets" in given:
+            raise InvalidOption(f"give {edge}Offsets or {edge}Timestamp, not both")
+    chosen = take_options(
+        ReadOptions, given, url=database_url(given), subscription=_subscription(given)
+    )
+    least, most = chosen.messages_to_wait_for, chosen.messages_per_trigger
+    if least is not None and most is not None and least > most:
+        raise InvalidOption("minMessagesPerTrigger is larger than maxMessagesPerTrigger")
+    if chosen.keep_s > KEEP_S_MAX:
+        raise InvalidOption(f"the option holdSeconds is {chosen.keep_s}; at most {KEEP_S_MAX}")
+    return chosen
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,119 +244,22 @@ class Shape:
     headers: bool = True
 
 
-class Given:
-    """The options as they were given, taken by name."""
-
-    def __init__(self, options: Mapping[str, str], names: Sequence[str] = READ_OPTIONS) -> None:
-        """Check the names; raise `InvalidOption` if one is unknown, or given under two names."""
-        known = {name.lower(): name for name in names}
-        known |= {alias.lower(): name for alias, name in ALIASES.items() if name in names}
-        self._values: Final[dict[str, str]] = {}
-        for name, value in options.items():
-            if name.lower() not in known:
-                raise InvalidOption(f"unknown option {name!r}{_nearest(name, names)}")
-            chosen = known[name.lower()]
-            if self._values.setdefault(chosen, value) != value:
-                raise InvalidOption(f"the option {chosen} is given twice, as two names for it")
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._values
-
-    def text(self, name: str) -> str | None:
-        """Return an option as it is."""
-        return self._values.get(name)
-
-    def take(self, name: str, default: Value, read: Callable[[str], Value], what: str) -> Value:
-        """Return an option as `read` parses it; raise `InvalidOption` with `what` it should be."""
-        text = self._values.get(name)
-        if text is None:
-            return default
-        try:
-            return read(text.strip())
-        except (ValueError, KeyError, OverflowError):
-            raise InvalidOption(f"the option {name} must be {what}, not {text!r}") from None
-
-    def count(self, name: str, default: int | None = None) -> int | None:
-        """Return a number of things, at least one."""
-        return self.take(name, default, _at_least_one, "a whole number, at least 1")
-
-    def flag(self, name: str, *, default: bool) -> bool:
-        """Return a choice."""
-        choices = {"true": True, "false": False}
-        return self.take(name, default, lambda text: choices[text.lower()], "true or false")
-
-    def choice(self, name: str, *choices: str) -> Any:
-        """Return one of several words; the first is the default."""
-        words = {word: word for word in choices}
-        return self.take(
-            name, choices[0], lambda text: words[text.lower()], f"one of {', '.join(choices)}"
-        )
-
-
-def read_options(options: Mapping[str, str]) -> ReadOptions:
-    """Check the options of a reader and type them; raise `InvalidOption`."""
-    given = Given(options)
-    messages_to_wait_for = given.count("minMessagesPerTrigger")
-    messages_per_trigger = given.count("maxMessagesPerTrigger")
-    if (messages_to_wait_for or 0) > (messages_per_trigger or messages_to_wait_for or 0):
-        raise InvalidOption("minMessagesPerTrigger is larger than maxMessagesPerTrigger")
-    keep_s = given.count("holdSeconds", KEEP_S_DEFAULT) or KEEP_S_DEFAULT
-    if keep_s > KEEP_S_MAX:
-        raise InvalidOption(f"the option holdSeconds is {keep_s}; at most {KEEP_S_MAX}")
-    return ReadOptions(
-        url=database_url(given),
-        subscription=_subscription(given),
-        start=_start(given),
-        since_us=given.take("startingTimestamp", None, _microseconds, _A_TIME),
-        end=_end(given),
-        until_us=given.take("endingTimestamp", None, _microseconds, _A_TIME),
-        messages_per_trigger=messages_per_trigger,
-        bytes_per_trigger=given.take("maxBytesPerTrigger", None, _bytes, "a size such as 64m"),
-        messages_to_wait_for=messages_to_wait_for,
-        trigger_delay_s=given.take(
-            "maxTriggerDelay", 900.0, seconds_of, "a time such as 30s or 15m"
-        ),
-        min_partitions=given.count("minPartitions"),
-        messages_per_partition=given.count("maxRecordsPerPartition") or MESSAGES_PER_PARTITION,
-        fail_on_data_loss=given.flag("failOnDataLoss", default=True),
-        include_expired=given.flag("includeExpired", default=False),
-        payload_errors=given.choice("payloadErrors", "fail", "null"),
-        consumer_group=given.take("consumerGroup", None, _name, "a name of 1 to 255 characters"),
-        keep_s=keep_s,
-        encryption_keys=given.text("encryptionKeys"),
-        encryption_key_file=given.text("encryptionKeyFile"),
-        statement_timeout_s=given.take(
-            "statementTimeout", 300.0, seconds_of, "a time such as 300s"
-        ),
-        tier=given.choice("tier", "live", "archive", "all"),
-        storage=given.text("storage"),
-    )
-
-
 def shape_options(options: Mapping[str, str]) -> Shape:
     """Return the columns and types of the rows; raise `InvalidOption`."""
-    given = Given(options)
-    kind = given.choice("shape", "skep", "kafka")
-    if "payloadSchema" in given:
-        if "payload" in given or kind == "kafka":
-            raise InvalidOption("payloadSchema goes with neither payload nor shape=kafka")
-        payload = given.text("payloadSchema") or ""
-        return Shape(kind, _as_type(payload), given.flag("includeHeaders", default=True))
-    return Shape(
-        kind,
-        given.choice("payload", "string", "binary"),
-        given.flag("includeHeaders", default=kind == "skep"),
-    )
-
-
-_A_TIME: Final = "an ISO time or milliseconds since 1970"
-_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
-_SIZES: Final = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+    given = Given(options, READ_OPTIONS)
+    kind = given.take(Option("shape", *one_of("skep", "kafka")), "skep")
+    headers = given.take(Option("includeHeaders", *_FLAG), kind == "skep")
+    if "payloadSchema" not in given:
+        carried = Option("payload", *one_of("string", "binary"))
+        return Shape(kind, given.take(carried, "string"), headers)
+    if "payload" in given or kind == "kafka":
+        raise InvalidOption("payloadSchema goes with neither payload nor shape=kafka")
+    return Shape(kind, _as_type(given["payloadSchema"]), headers)
 
 
 def database_url(given: Given) -> str:
     """Return the options `url` and `databaseSchema`, else the settings; raise `InvalidOption`."""
-    url, schema = given.text("url"), given.text("databaseSchema")
+    url, schema = given.get("url"), given.get("databaseSchema")
     if url is None:
         try:
             settings = load_settings().settings
@@ -260,11 +288,12 @@ def _subscription(given: Given) -> Subscription:
             f"{found}"
         )
     (name,) = chosen
-    text = given.text(name) or ""
+    text = given[name]
     if name == "subscribePattern":
         return Subscription(pattern=text)
     if name == "assign":
-        partitions = given.take(name, {}, _assignment, 'JSON such as {"queue": ["partition"]}')
+        wanted = Option(name, _assignment, 'JSON such as {"queue": ["partition"]}')
+        partitions = given.take(wanted)
         return Subscription(tuple(partitions), partitions=partitions)
     names = [text] if name in ("queue", "path") else [each.strip() for each in text.split(",")]
     if not all(names):
@@ -272,82 +301,11 @@ def _subscription(given: Given) -> Subscription:
     return Subscription(tuple(dict.fromkeys(names)))
 
 
-def _start(given: Given) -> Start | Position:
-    if "startingTimestamp" in given and "startingOffsets" in given:
-        raise InvalidOption("give startingOffsets or startingTimestamp, not both")
-    return given.take("startingOffsets", "earliest", _start_or_position, _A_START)
-
-
-def _end(given: Given) -> Literal["latest"] | Position:
-    if "endingTimestamp" in given and "endingOffsets" in given:
-        raise InvalidOption("give endingOffsets or endingTimestamp, not both")
-    return given.take("endingOffsets", "latest", _end_or_position, "latest, or a stored position")
-
-
-_A_START: Final = "earliest, latest, or a stored position"
-
-
-def _start_or_position(text: str) -> Start | Position:
-    if text.lower() == "earliest":
-        return "earliest"
-    return _end_or_position(text)
-
-
-def _end_or_position(text: str) -> Literal["latest"] | Position:
-    if text.lower() == "latest":
-        return "latest"
-    try:
-        return Position.parse(text)
-    except InvalidPosition as error:
-        raise ValueError(error.message) from error
-
-
 def _assignment(text: str) -> dict[str, tuple[str, ...]]:
-    read: Any = json.loads(text)
-    if not isinstance(read, dict) or not read:
+    partitions = msgspec.json.decode(text, type=dict[str, tuple[str, ...]])
+    if not partitions:
         raise ValueError(text)
-    partitions: dict[str, tuple[str, ...]] = {}
-    for queue, names in read.items():  # pyright: ignore[reportUnknownVariableType] (any JSON)
-        if not isinstance(names, list) or not all(isinstance(each, str) for each in names):  # pyright: ignore[reportUnknownVariableType]
-            raise ValueError(text)
-        partitions[str(queue)] = tuple(names)  # pyright: ignore[reportUnknownArgumentType]
     return partitions
-
-
-def _at_least_one(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise ValueError(text)
-    return number
-
-
-def _microseconds(text: str) -> int:
-    if text.isdigit():
-        moment = EPOCH + timedelta(milliseconds=int(text))
-    else:
-        moment = datetime.fromisoformat(text)
-        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return microseconds_of(moment)
-
-
-def seconds_of(text: str) -> float:
-    """Read a length of time such as 500ms, 30s or 15m; raise `ValueError` or `KeyError`."""
-    digits = text.rstrip("abcdefghijklmnopqrstuvwxyz")
-    seconds = float(digits) * _UNITS[text[len(digits) :].strip() or "s"]
-    if not 0 < seconds < 1e9:
-        raise ValueError(text)
-    return seconds
-
-
-def _bytes(text: str) -> int:
-    unit = _SIZES.get(text[-1:].lower())
-    return _at_least_one(text[:-1] if unit else text) * (unit or 1)
-
-
-def _name(text: str) -> str:
-    if not 0 < len(text) <= 255:
-        raise ValueError(text)
-    return text
 
 
 def _as_type(payload: str) -> str:

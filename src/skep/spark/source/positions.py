@@ -19,10 +19,11 @@ Pure: nothing here connects. `skep.spark.source.message_log` takes positions, SQ
 
 import json
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from functools import reduce
-from typing import Any, ClassVar, Final, NamedTuple, Self
+from itertools import pairwise
+from typing import Any, Final, NamedTuple, Self
 
 from skep.model.errors import Refused
 
@@ -50,8 +51,6 @@ def moment_of(moment_us: int) -> datetime:
 
 class InvalidPosition(Refused):
     """This is not a position in the log that a reader could go on from."""
-
-    code: ClassVar[str] = "invalid_position"
 
 
 class Address(NamedTuple):
@@ -89,10 +88,6 @@ class Snapshot:
     def __str__(self) -> str:
         return f"{self.xmin}:{self.xmax}:{','.join(map(str, sorted(self.in_progress)))}"
 
-    def sees(self, xid: int) -> bool:
-        """Tell whether that transaction had ended."""
-        return xid < self.xmax and xid not in self.in_progress
-
     def cut(self, xmax: int) -> "Snapshot":
         """Forget everything from `xmax` on, as if none of that had ended."""
         below = min(xmax, self.xmax)
@@ -106,12 +101,11 @@ class Snapshot:
 
     def covers(self, other: "Snapshot") -> bool:
         """Tell whether everything that the other one sees is seen here."""
-        hidden_here = (xid for xid in self.in_progress if xid < other.xmax)
-        return (
-            all(xid in other.in_progress for xid in hidden_here)
-            # Above our xmax the other may be longer only by transactions it does not see.
-            and all(xid in other.in_progress for xid in _between(self.xmax, other.xmax, other))
-        )
+        hidden_here = {xid for xid in self.in_progress if xid < other.xmax}
+        # Above our xmax the other may be longer only by transactions it does not see.
+        hidden_above = sum(self.xmax <= xid < other.xmax for xid in other.in_progress)
+        is_above = max(other.xmax - self.xmax, 0)
+        return hidden_here <= other.in_progress and hidden_above == is_above
 
     def common(self, other: "Snapshot") -> "Snapshot":
         """Return what both see."""
@@ -122,16 +116,6 @@ class Snapshot:
 
 NOTHING: Final = Snapshot(1)
 """The snapshot that sees nothing: real transactions begin at 3."""
-
-
-def _between(low: int, high: int, holder: Snapshot) -> range:
-    """Ids from `low` to `high`, but no more of them than could possibly be in progress."""
-    return range(low, min(high, low + len(holder.in_progress) + 1))
-
-
-def common_to(snapshots: list[Snapshot]) -> Snapshot:
-    """Return what all of them see; nothing if there are none."""
-    return reduce(Snapshot.common, snapshots) if snapshots else NOTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,13 +151,6 @@ class Position:
     def target(self) -> Snapshot:
         """What will have been seen once the present span is finished."""
         return self.part.snapshot if self.part else self.seen
-
-    def contains(self, address: Address) -> bool:
-        """Tell whether a segment has been read."""
-        part = self.part
-        return self.seen.sees(address.xid) or (
-            part is not None and part.snapshot.sees(address.xid) and address <= part.through
-        )
 
     def to_json(self) -> dict[str, Any]:
         """Return the members as Spark keeps them, always in the same order.
@@ -237,14 +214,10 @@ class Span:
     after: Address | None = None
     through: Address | None = None
 
-    def includes(self, address: Address) -> bool:
-        """Tell whether a segment belongs to it."""
-        return (
-            self.upto.sees(address.xid)
-            and not self.seen.sees(address.xid)
-            and (self.after is None or address > self.after)
-            and (self.through is None or address <= self.through)
-        )
+    def parts(self, ends: Iterable[Address]) -> Iterator["Span"]:
+        """Yield it in parts that end at these addresses."""
+        for after, through in pairwise([self.after, *ends]):
+            yield replace(self, after=after, through=through)
 
 
 def spans_between(start: Position, end: Position) -> list[Span]:

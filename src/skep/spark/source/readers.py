@@ -27,7 +27,7 @@ from pyspark.sql.streaming.datasource import (
 
 from skep.spark.runtime.postgres import forget_connections
 from skep.spark.source.message_log import Partitions, Present, Size
-from skep.spark.source.options import InvalidOption, read_options, shape_options
+from skep.spark.source.options import InvalidOption, ReadOptions, read_options, shape_options
 from skep.spark.source.positions import NOTHING, Part, Position, Snapshot, Span
 from skep.spark.source.splits import SplitReader
 from skep.spark.source.tiered_log import TieredLog
@@ -51,7 +51,7 @@ class SkepReader(DataSourceReader):
         log = TieredLog(self._options)
         partitions = log.partitions()
         present = log.present(partitions)
-        start = self._start(log, partitions, present)
+        start = _first_position(log, self._options, partitions, present)
         end = present.position() if self._options.end == "latest" else self._options.end
         log.check(end, present)
         return self._splits.plan(log, partitions, start, end)
@@ -60,15 +60,18 @@ class SkepReader(DataSourceReader):
         """Yield the messages of one task as record batches."""
         return self._splits.read(partition)
 
-    def _start(self, log: TieredLog, partitions: Partitions, present: Present) -> Position:
-        start = self._options.start
-        if not isinstance(start, Position):
-            return Position(
-                present.system, NOTHING, present.snapshot, since_us=self._options.since_us
-            )
+
+def _first_position(
+    log: TieredLog, options: ReadOptions, partitions: Partitions, present: Present
+) -> Position:
+    start = options.start
+    if isinstance(start, Position):
         log.check(start, present)
         log.check_losses(start, partitions)
         return start
+    if start == "latest":
+        return present.position()
+    return Position(present.system, NOTHING, present.snapshot, present.taken_us, options.since_us)
 
 
 RENEWALS_PER_HOLD: Final = 4
@@ -94,23 +97,12 @@ class SkepStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return where the query begins."""
         if self._initial is None:
             partitions = self._log.partitions()
-            start = self._first_position(partitions, self._log.present(partitions))
+            present = self._log.present(partitions)
+            start = _first_position(self._log, self._options, partitions, present)
             if self._options.consumer_group is not None:
                 start = self._log.register(self._options.consumer_group, partitions, start)
             self._initial = start
         return self._initial.to_json()
-
-    def _first_position(self, partitions: Partitions, present: Present) -> Position:
-        start = self._options.start
-        if isinstance(start, Position):
-            self._log.check(start, present)
-            self._log.check_losses(start, partitions)
-            return start
-        if start == "latest":
-            return present.position()
-        return Position(
-            present.system, NOTHING, present.snapshot, present.taken_us, self._options.since_us
-        )
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Return the limit of a micro-batch; the reader itself minds all that were set."""

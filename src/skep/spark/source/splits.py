@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import InputPartition
 
+from skep.model.errors import NotFound
 from skep.settings.fields import usable_cores
 from skep.spark.decode.payloads import is_carried, payload_decoder
 from skep.spark.decode.segments import SegmentDecoder
-from skep.spark.runtime.encryption_keys import LazyKeyRing
+from skep.spark.runtime.encryption_keys import lazy_key_ring
 from skep.spark.runtime.postgres import database
-from skep.spark.source.columns import PAYLOAD, check_schema
-from skep.spark.source.message_log import MessageLog, Partitions, Size, span_arguments
+from skep.spark.source.columns import PAYLOAD, check_schema, source_of
+from skep.spark.source.message_log import MessageLog, Partitions, span_statement
 from skep.spark.source.options import ReadOptions, Shape
 from skep.spark.source.positions import Address, Position, Span, spans_between
 from skep.spark.source.tiered_log import NO_ARCHIVE, Boundary, TieredLog, storage_of
@@ -29,30 +30,13 @@ if TYPE_CHECKING:
 
     from skep.spark.archive.lake import LakeFile
     from skep.spark.archive.read import Choice
+    from skep.spark.decode.messages import Open
 
 WORTH_A_TASK: Final = 20_000
 """Messages below which a further task costs more than it saves."""
 
-_TYPES: Final = (
-    "integer[]",
-    "bigint[]",
-    "pg_snapshot",
-    "pg_snapshot",
-    "bigint[]",
-    "bigint[]",
-    "timestamptz",
-    "timestamptz",
-)
-"""Of the parameters of `skep.read_span`, in the order of `span_arguments`."""
-_NEEDED: Final = {
-    "queue": "queue",
-    "topic": "queue",
-    "partition": "partition",
-    "key": "partition",
-    "created_at": "created_at",
-    "timestamp": "created_at",
-}
-"""The column of `skep.read_span` that a column of the data source needs, beyond the address."""
+_NAMED: Final = {"queue", "partition", "created_at"}
+"""The columns of `skep.read_span` that are read only if they are needed."""
 _ADDRESS: Final = ("xid", "partition_id", "first")
 
 
@@ -121,7 +105,11 @@ class SplitReader:
             return []
         share = self._share(sizes[0].messages)
         sizes = log.divide(span, partitions, start.since_us, share=share)
-        return _splits(span, sizes, partitions, start.since_us, end.taken_us)
+        parts = span.parts(size.last for size in sizes)
+        return [
+            LiveSplit(partitions, part, start.since_us, end.taken_us, size.segments)
+            for part, size in zip(parts, sizes, strict=True)
+        ]
 
     def _archived(
         self, log: TieredLog, boundary: Boundary, whole: Span, start: Position, end: Position
@@ -132,13 +120,13 @@ class SplitReader:
         choice = replace(
             log.choice(boundary, span, start.since_us), alive_at_us=self._alive_at(end.taken_us)
         )
-        with log.open_lake() as lake:
-            files = log.lake_files(lake, boundary, choice)
+        files = log.lake_files(boundary, choice)
         share = self._share(sum(file.messages for file in files))
         return [ArchiveSplit(choice, group) for group in _grouped(files, share)]
 
-    def _keys(self) -> LazyKeyRing:
-        return LazyKeyRing(self._options.encryption_keys, self._options.encryption_key_file)
+    def _opener(self) -> "Open":
+        keys = lazy_key_ring(self._options.encryption_keys, self._options.encryption_key_file)
+        return lambda envelope: keys().open_envelope(envelope)
 
     def _alive_at(self, taken_us: int) -> int | None:
         return None if self._options.include_expired else taken_us
@@ -165,7 +153,7 @@ class SplitReader:
         decoder = SegmentDecoder(
             self._schema,
             self._shape,
-            open_envelope=self._keys().open_envelope,
+            open_envelope=self._opener(),
             taken_us=self._alive_at(split.taken_us),
             null_on_error=options.payload_errors == "null",
         )
@@ -193,10 +181,10 @@ class SplitReader:
             alive_at_us=self._alive_at(split.taken_us),
             without=known,
         )
-        with log.open_lake() as lake:
-            if not lake.has_table():
-                return
-            files = log.lake_files(lake, boundary, choice)
+        try:
+            files = log.lake_files(boundary, choice)
+        except NotFound:
+            return
         yield from self._read_lake([file.address for file in files], choice, recovered)
 
     def _read_lake(
@@ -209,17 +197,16 @@ class SplitReader:
         reader = LakeReader(
             self._schema,
             self._shape,
-            open_envelope=self._keys().open_envelope,
+            open_envelope=self._opener(),
             null_on_error=options.payload_errors == "null",
         )
         return reader.read(Storage(storage_of(options)), files, choice, found)
 
     def _statement(self, split: LiveSplit) -> str:
-        needed = {_NEEDED[name] for name in self._schema.names if name in _NEEDED}
-        bounds = span_arguments(
-            split.span, split.partitions, split.since_us, self._options.until_us
+        needed = _NAMED & {source_of(name, self._shape) for name in self._schema.names}
+        return span_statement(
+            split.span, split.partitions, needed, split.since_us, self._options.until_us
         )
-        return span_statement(bounds, needed)
 
 
 class _Counted:
@@ -252,31 +239,3 @@ def _grouped(files: Iterable["LakeFile"], share: int) -> Iterator[tuple[str, ...
         messages += file.messages
     if group:
         yield tuple(group)
-
-
-def _splits(
-    span: Span, sizes: list[Size], partitions: Partitions, since_us: int | None, taken_us: int
-) -> Iterator[LiveSplit]:
-    after = span.after
-    for size in sizes:
-        part = Span(span.seen, span.upto, after, size.last)
-        yield LiveSplit(partitions, part, since_us, taken_us, size.segments)
-        after = size.last
-
-
-def span_statement(bounds: tuple[str | None, ...], needed: Iterable[str]) -> str:
-    """Return the statement that reads the segments of a span, given by `span_arguments`.
-
-    `needed` are columns of `skep.read_span` beside the extent and the body.
-    """
-    extent = ("s.xid::text::bigint as xid", "partition_id", "first", "last")
-    columns = [*extent, *sorted(needed), "body"]
-    typed = [f"{_literal(text)}::{name}" for text, name in zip(bounds, _TYPES, strict=True)]
-    return (
-        f"select {', '.join(columns)} from skep.read_span({', '.join(typed)}) s"  # noqa: S608 (numbers and times that were spelled here)
-        " order by s.xid, s.partition_id, s.first"
-    )
-
-
-def _literal(text: str | None) -> str:
-    return "null" if text is None else "'" + text.replace("'", "''") + "'"

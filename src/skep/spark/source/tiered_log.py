@@ -11,19 +11,19 @@ from the log has put them there.
 """
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from skep.model.errors import NotFound
 from skep.settings import load_settings
-from skep.spark.runtime.postgres import array_of
 from skep.spark.source.message_log import MessageLog, Partitions, Present, RestoredDatabase, Size
 from skep.spark.source.options import ReadOptions
 from skep.spark.source.positions import Span, moment_of
 
 if TYPE_CHECKING:
-    from skep.spark.archive.lake import Lake, LakeFile
+    from skep.spark.archive.lake import LakeFile
     from skep.spark.archive.read import Choice
 
 BOUNDS: Final = "select * from skep.archive_bounds($1::text::integer[])"
@@ -63,13 +63,11 @@ class TieredLog(MessageLog):
     def boundaries(self, partitions: Partitions) -> list[Boundary]:
         """Return where the queues change from the one tier to the other, now.
 
-        Raises:
-            RestoredDatabase: The archive belongs to another server.
-            NotFound: Only the archive is to be read, and a queue has none.
+        Raises `RestoredDatabase`, or `NotFound` if only the archive is read and a queue has none.
         """
         if self._tiers == "live":
             return [Boundary(partitions, NO_ARCHIVE)]
-        rows = self.ask(BOUNDS, array_of(partitions.queue_ids))
+        rows = self.ask(BOUNDS, partitions.queue_ids)
         if any(row["is_foreign"] for row in rows):
             raise RestoredDatabase(
                 "this database was restored from a dump, and its archive belongs to the server it "
@@ -116,54 +114,45 @@ class TieredLog(MessageLog):
         size_bytes: int | None = None,
     ) -> Size | None:
         """Return how much of a span fits into the limits; None if there is nothing in it."""
-
-        def live_sizes(boundary: Boundary, share: int | None) -> list[Size]:
-            if self._tiers == "archive":
-                return []
-            return self.divide(
-                boundary.live(span), boundary.partitions, since_us, messages=messages,
-                size_bytes=size_bytes, share=share,
-            )  # fmt: skip
+        is_limited = messages is not None or size_bytes is not None
 
         def admit(boundaries: list[Boundary]) -> Size | None:
             archived = [
                 sizes
                 for boundary in boundaries
-                if (sizes := self._archived_sizes(span, boundary, since_us, messages, size_bytes))
+                if (sizes := self._archived_sizes(span, boundary, since_us, is_limited=is_limited))
             ]
             # Only where sizes are merged does one have to know every segment.
-            share = 1 if archived or len(boundaries) > 1 else None
-            is_limited = messages is not None or size_bytes is not None
-            live = [live_sizes(boundary, share if is_limited else None) for boundary in boundaries]
+            is_merged = is_limited and (archived or len(boundaries) > 1)
+            live = [
+                self.divide(
+                    boundary.live(span), boundary.partitions, since_us, messages=messages,
+                    size_bytes=size_bytes, share=1 if is_merged else None,
+                )
+                for boundary in (boundaries if self._tiers != "archive" else ())
+            ]  # fmt: skip
             merged = heapq.merge(*archived, *live, key=lambda size: size.last)
             return _fitting(merged, messages, size_bytes)
 
         return self.settled(partitions, admit)
 
     def _archived_sizes(
-        self,
-        span: Span,
-        boundary: Boundary,
-        since_us: int | None,
-        messages: int | None,
-        size_bytes: int | None,
-    ) -> Iterable[Size]:
+        self, span: Span, boundary: Boundary, since_us: int | None, *, is_limited: bool
+    ) -> Iterable[Size] | None:
+        """Return the sizes of segments in the lake, in their order; None if there are none."""
         part = boundary.archived(span)
         if part is None:
-            return []
+            return None
         from skep.spark.archive.read import segments_in_order, whole_size  # noqa: PLC0415 (heavy)
+        from skep.spark.archive.storage import Storage  # noqa: PLC0415 (as above)
 
         choice = self.choice(boundary, part, since_us)
-        with self.open_lake() as lake:
-            files = self.lake_files(lake, boundary, choice)
-            found = segments_in_order(lake.storage, files, choice)
-            first = next(found, None)
-            if first is None:
-                return []
-            if messages is None and size_bytes is None:
-                return [whole_size(files, choice)]
-            rest = (segment.size() for segment in found)
-            return _bounded(first.size(), rest, messages, size_bytes)
+        files = self.lake_files(boundary, choice)
+        found = segments_in_order(Storage(storage_of(self._options)), files, choice)
+        first = next(found, None)
+        if first is None:
+            return None
+        return chain([first], found) if is_limited else [whole_size(files, choice)]
 
     def choice(self, boundary: Boundary, part: Span, since_us: int | None) -> "Choice":
         """Return the messages that are wanted of the lake."""
@@ -174,25 +163,23 @@ class TieredLog(MessageLog):
             partitions.queue_ids, partitions.partition_ids, part, since_us, self._options.until_us
         )
 
-    def open_lake(self) -> "Lake":
-        """Open the archive; to be closed."""
+    def lake_files(self, boundary: Boundary, choice: "Choice") -> list["LakeFile"]:
+        """Return the files in which something of a span may be, in the order of transactions.
+
+        Raises `NotFound` if nothing was ever archived.
+        """
         from skep.spark.archive.lake import Lake  # noqa: PLC0415 (heavy, and an extra)
 
-        return Lake(self._options.url, storage_of(self._options))
-
-    def lake_files(self, lake: "Lake", boundary: Boundary, choice: "Choice") -> list["LakeFile"]:
-        """Return the files in which something of a span may be, in the order of transactions."""
-        found = [
-            file
-            for queue in boundary.partitions.queue_names
-            for file in lake.files(
-                queue,
-                since=None if choice.since_us is None else moment_of(choice.since_us),
-                until=None if choice.until_us is None else moment_of(choice.until_us),
-                xid_min=choice.span.seen.xmin,
-                xid_end=choice.span.upto.xmax,
-            )
-        ]
+        since, until = (
+            None if each is None else moment_of(each) for each in (choice.since_us, choice.until_us)
+        )
+        xids = {"xid_min": choice.span.seen.xmin, "xid_end": choice.span.upto.xmax}
+        with Lake(self._options.url, storage_of(self._options)) as lake:
+            found = [
+                file
+                for queue in boundary.partitions.queue_names
+                for file in lake.files(queue, since=since, until=until, **xids)
+            ]
         return sorted(found, key=lambda file: (file.xid_min, file.xid_max, file.address))
 
 
@@ -210,40 +197,17 @@ def _some(partitions: Partitions, queue_ids: Iterable[int]) -> Partitions:
     return replace(partitions, queue_ids=tuple(chosen), queue_names=tuple(chosen.values()))
 
 
-def _bounded(
-    first: Size, rest: Iterator[Size], messages: int | None, size_bytes: int | None
-) -> list[Size]:
-    """Return the first sizes, until they are more than the limits allow."""
-    taken, total = [first], first
-    for size in rest:
-        taken.append(size)
-        total = _sum(total, size)
-        if _exceeds(total, messages, size_bytes):
-            break
-    return taken
-
-
 def _fitting(sizes: Iterable[Size], messages: int | None, size_bytes: int | None) -> Size | None:
     """Return the sum of the sizes that fit; the first one always does."""
     total: Size | None = None
     for size in sizes:
-        both = size if total is None else _sum(total, size)
-        if total is not None and _exceeds(both, messages, size_bytes):
+        if total is None:
+            total = size
+            continue
+        both = Size(max(total.last, size.last), *map(sum, zip(total[1:], size[1:], strict=True)))
+        if (messages is not None and both.messages > messages) or (
+            size_bytes is not None and both.bytes > size_bytes
+        ):
             break
         total = both
     return total
-
-
-def _sum(one: Size, other: Size) -> Size:
-    return Size(
-        max(one.last, other.last),
-        one.segments + other.segments,
-        one.messages + other.messages,
-        one.bytes + other.bytes,
-    )
-
-
-def _exceeds(size: Size, messages: int | None, size_bytes: int | None) -> bool:
-    return (messages is not None and size.messages > messages) or (
-        size_bytes is not None and size.bytes > size_bytes
-    )

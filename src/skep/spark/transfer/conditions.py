@@ -53,16 +53,13 @@ def check_condition(spark: "SparkSession", text: str) -> None:
     waiting = [root]
     while waiting:
         node = waiting.pop()
-        _check_node(node)
+        kind: str = node.getClass().getSimpleName()
+        if kind not in _ALLOWED_NODES:
+            raise BadRequest(f"a condition that is sent to a broker cannot contain a {kind}")
+        if (
+            kind == _FUNCTION
+            and (name := node.nameParts().mkString(".").lower()) not in _ALLOWED_FUNCTIONS
+        ):
+            raise BadRequest(f"a condition that is sent to a broker cannot call {name}")
         children = node.children()
         waiting += [children.apply(index) for index in range(children.size())]
-
-
-def _check_node(node: Any) -> None:
-    kind: str = node.getClass().getSimpleName()
-    if kind not in _ALLOWED_NODES:
-        raise BadRequest(f"a condition that is sent to a broker cannot contain a {kind}")
-    if kind == _FUNCTION:
-        name: str = node.nameParts().mkString(".").lower()
-        if name not in _ALLOWED_FUNCTIONS:
-            raise BadRequest(f"a condition that is sent to a broker cannot call {name}")

@@ -11,8 +11,6 @@ which the writer rejects by its row if it is not JSON.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from urllib.parse import unquote, urlsplit
@@ -24,11 +22,12 @@ from skep.model.errors import BadRequest
 from skep.spark.transfer.single_write import (
     OnReached,
     Outcome,
-    QueueSecrets,
+    StoredMessages,
     check_disclosure,
     check_source,
     check_target,
     explained,
+    short_digest,
     write_once,
 )
 
@@ -110,19 +109,12 @@ CSV: Final = {
     "multiLine": "true",
 }
 EXPORTED: Final = (
-    "queue",
-    "partition",
-    OFFSET,
-    "message_id",
-    "transaction_id",
-    "created_at",
-    "headers",
-    "payload",
+    *("queue", "partition", OFFSET, "message_id", "transaction_id", "created_at"),
+    *("headers", "payload"),
 )
 _CSV_EXPORTED: Final = (
     *(name if name != "headers" else "to_json(headers) as headers" for name in EXPORTED),
 )
-_DIGEST_CHARS: Final = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,147 +139,109 @@ class ImportPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExportPlan:
+class ExportPlan(StoredMessages):
     """What is exported, and how."""
 
-    url: str
-    queue: str
     path: str
     format: FileFormat
-    since: datetime | None = None
-    until: datetime | None = None
-    where: str | None = None
     columns: Sequence[str] = ()
     """Expressions of Spark SQL; none for all that an import understands."""
     overwrites: bool = False
     may_decrypt: bool = False
-    storage: str | None = None
-    keys: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
-class Import:
-    """One import, checked when it is made."""
+def run_import(
+    session: Session, plan: ImportPlan, on_reached: OnReached = lambda _: None
+) -> Outcome:
+    """Import, unless that was done before.
 
-    def __init__(self, session: Session, plan: ImportPlan) -> None:
-        """Check that it can be done.
+    Raises `BadRequest` if the mapping names a column that messages do not have, and what
+    `check_source` and `check_target` do.
+    """
+    for name in plan.mapping:
+        if name not in COLUMNS:
+            raise BadRequest(f"there is no column {name!r}; there are {', '.join(COLUMNS)}")
+    is_sealed = plan.format == "queue" and check_source(
+        plan.source_url or plan.url, plan.source, plan.keys
+    )
+    check_target(plan.url, plan.queue, plan.keys, is_sealed=is_sealed, may_decrypt=plan.may_decrypt)
+    with explained():
+        frame = _imported(session(), plan)
+        write_id = _write_id(frame, plan)
+        if plan.format == "ndjson" and not plan.whole_lines:
+            frame = cut_lines(frame)
+        rows = _ordered(frame, _expressions(frame, plan))
+    options = {"url": plan.url, "queue": plan.queue, "onError": plan.on_error, **plan.keys}
+    return write_once(rows, options, write_id, on_reached)
 
-        Raises:
-            BadRequest: The mapping names a column that messages do not have.
-            NotFound: There is no such queue to read.
-            Refused: A queue is encrypted, and there is no key or sealed messages would leak.
-        """
-        self._session: Final = session
-        self._plan: Final = plan
-        for name in plan.mapping:
-            if name not in COLUMNS:
-                raise BadRequest(f"there is no column {name!r}; there are {', '.join(COLUMNS)}")
-        if plan.format == "queue":
-            source = check_source(plan.source_url or plan.url, plan.source, plan.keys)
-        else:
-            source = QueueSecrets(exists=True, is_encrypted=False)
-        check_target(source, plan.url, plan.queue, plan.keys, may_decrypt=plan.may_decrypt)
 
-    def run(self, on_reached: OnReached = lambda _: None) -> Outcome:
-        """Do it, unless it was done before."""
-        plan = self._plan
-        with explained():
-            frame = self._frame()
-            write_id = self._write_id(frame)
-            if plan.format == "ndjson" and not plan.whole_lines:
-                frame = cut_lines(frame)
-            rows = _ordered(frame, self._chosen(frame))
-        options = {"url": plan.url, "queue": plan.queue, "onError": plan.on_error, **plan.keys}
-        return write_once(rows, options, write_id, on_reached)
+def _imported(spark: "SparkSession", plan: ImportPlan) -> "DataFrame":
+    reader = spark.read
+    if plan.format == "queue":
+        options = {"url": plan.source_url or plan.url, "queue": plan.source, "tier": "all"}
+        return reader.format("skep").options(**options, **plan.keys).load()
+    if plan.format == "parquet":
+        return reader.parquet(plan.source)
+    if plan.format == "csv":
+        return reader.options(**CSV).csv(plan.source)
+    lines = reader.text(plan.source).where("trim(value) <> ''")
+    return lines.withColumnRenamed("value", "payload") if plan.whole_lines else lines
 
-    def _frame(self) -> "DataFrame":
-        plan, reader = self._plan, self._session().read
-        if plan.format == "queue":
-            options = {"url": plan.source_url or plan.url, "queue": plan.source, "tier": "all"}
-            return reader.format("skep").options(**options, **plan.keys).load()
-        if plan.format == "parquet":
-            return reader.parquet(plan.source)
+
+def _expressions(frame: "DataFrame", plan: ImportPlan) -> dict[str, str]:
+    """Return the expression of every column of the messages."""
+    chosen = dict(plan.mapping)
+    if not chosen and "payload" in frame.columns:
+        chosen = {name: f"`{name}`" for name in COLUMNS if name in frame.columns}
+    chosen.setdefault("payload", "`payload`" if "payload" in frame.columns else "struct(*)")
+    if plan.format == "csv" and chosen.get("headers") == "`headers`":
+        chosen["headers"] = "from_json(headers, 'map<string,string>')"
+    return chosen
+
+
+def _write_id(frame: "DataFrame", plan: ImportPlan) -> str:
+    if plan.name is not None:
+        return f"import:{plan.name}"
+    if plan.format == "queue":
+        return f"import:{uuid4()}"  # it may have grown; what is known is found by its ids
+    files = sorted(f"{uri} {_fingerprint(uri)}" for uri in frame.inputFiles())
+    said = (plan.queue, plan.format, str(plan.whole_lines), repr(sorted(plan.mapping.items())))
+    return f"import:{short_digest(*said, *files)}"
+
+
+def run_export(session: Session, plan: ExportPlan) -> int:
+    """Write the files; return how many messages are in them.
+
+    Raises what `check_source` and `check_disclosure` do.
+    """
+    from pyspark.sql import Observation  # noqa: PLC0415 (heavy, and an extra)
+    from pyspark.sql import functions as f  # noqa: PLC0415
+
+    is_sealed = check_source(plan.url, plan.queue, plan.keys)
+    check_disclosure(plan.path, is_sealed=is_sealed, may_decrypt=plan.may_decrypt)
+    seen = Observation()
+    with explained():
+        frame = plan.frame(session()).observe(seen, f.count(f.lit(1)).alias("messages"))
+        # A partition lies in one file, in its order.
+        frame = frame.repartition("partition").sortWithinPartitions("partition", OFFSET)
+        writer = _spelled(frame, plan).write.mode("overwrite" if plan.overwrites else "error")
         if plan.format == "csv":
-            return reader.options(**CSV).csv(plan.source)
-        lines = reader.text(plan.source).where("trim(value) <> ''")
-        return lines.withColumnRenamed("value", "payload") if plan.whole_lines else lines
-
-    def _chosen(self, frame: "DataFrame") -> dict[str, str]:
-        """Return the expression of every column of the messages."""
-        chosen = dict(self._plan.mapping)
-        if not chosen and "payload" in frame.columns:
-            chosen = {name: f"`{name}`" for name in COLUMNS if name in frame.columns}
-        chosen.setdefault("payload", "`payload`" if "payload" in frame.columns else "struct(*)")
-        if self._plan.format == "csv" and chosen.get("headers") == "`headers`":
-            chosen["headers"] = "from_json(headers, 'map<string,string>')"
-        return chosen
-
-    def _write_id(self, frame: "DataFrame") -> str:
-        plan = self._plan
-        if plan.name is not None:
-            return f"import:{plan.name}"
-        if plan.format == "queue":
-            return f"import:{uuid4()}"  # it may have grown; what is known is found by its ids
-        files = sorted(f"{uri} {_fingerprint(uri)}" for uri in frame.inputFiles())
-        said = (plan.queue, plan.format, str(plan.whole_lines), repr(sorted(plan.mapping.items())))
-        digest = sha256("\0".join((*said, *files)).encode()).hexdigest()
-        return f"import:{digest[:_DIGEST_CHARS]}"
+            writer.options(**{key: CSV[key] for key in ("header", "escape")}).csv(plan.path)
+        elif plan.format == "parquet":
+            writer.parquet(plan.path)
+        elif plan.columns:
+            writer.json(plan.path)
+        else:
+            writer.text(plan.path)
+    return seen.get["messages"]
 
 
-class Export:
-    """One export, checked when it is made."""
-
-    def __init__(self, session: Session, plan: ExportPlan) -> None:
-        """Check that it can be done.
-
-        Raises:
-            NotFound: There is no such queue.
-            Refused: It is encrypted, and there is no key or no consent to decrypt.
-        """
-        self._session: Final = session
-        self._plan: Final = plan
-        source = check_source(plan.url, plan.queue, plan.keys)
-        check_disclosure(source, plan.path, may_decrypt=plan.may_decrypt)
-
-    def run(self) -> int:
-        """Write the files; return how many messages are in them."""
-        from pyspark.sql import Observation  # noqa: PLC0415 (heavy, and an extra)
-        from pyspark.sql import functions as f  # noqa: PLC0415
-
-        plan, seen = self._plan, Observation()
-        with explained():
-            frame = self._chosen().observe(seen, f.count(f.lit(1)).alias("messages"))
-            # A partition lies in one file, in its order.
-            frame = frame.repartition("partition").sortWithinPartitions("partition", OFFSET)
-            writer = self._spelled(frame).write.mode("overwrite" if plan.overwrites else "error")
-            if plan.format == "csv":
-                writer.options(**{key: CSV[key] for key in ("header", "escape")}).csv(plan.path)
-            elif plan.format == "parquet":
-                writer.parquet(plan.path)
-            elif plan.columns:
-                writer.json(plan.path)
-            else:
-                writer.text(plan.path)
-        return seen.get["messages"]
-
-    def _chosen(self) -> "DataFrame":
-        plan = self._plan
-        reader = self._session().read.format("skep")
-        reader = reader.options(url=plan.url, queue=plan.queue, tier="all", **plan.keys)
-        if plan.storage is not None:
-            reader = reader.option("storage", plan.storage)
-        if plan.since is not None:
-            reader = reader.option("startingTimestamp", plan.since.isoformat())
-        if plan.until is not None:
-            reader = reader.option("endingTimestamp", plan.until.isoformat())
-        frame = reader.load()
-        return frame if plan.where is None else frame.where(plan.where)
-
-    def _spelled(self, frame: "DataFrame") -> "DataFrame":
-        if self._plan.columns:
-            return frame.selectExpr(*self._plan.columns)
-        if self._plan.format == "ndjson":
-            return spell_lines(frame)
-        return frame.selectExpr(*(_CSV_EXPORTED if self._plan.format == "csv" else EXPORTED))
+def _spelled(frame: "DataFrame", plan: ExportPlan) -> "DataFrame":
+    if plan.columns:
+        return frame.selectExpr(*plan.columns)
+    if plan.format == "ndjson":
+        return spell_lines(frame)
+    return frame.selectExpr(*(_CSV_EXPORTED if plan.format == "csv" else EXPORTED))
 
 
 def _ordered(frame: "DataFrame", chosen: Mapping[str, str]) -> "DataFrame":

@@ -9,11 +9,9 @@ and different from those of the source, which the target may know already.
 A replay copies; it does not move the positions of consumers.
 """
 
-import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
-from hashlib import sha256
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from skep.model.errors import BadRequest
@@ -23,10 +21,12 @@ from skep.spark.transfer.single_write import (
     STATEMENT_TIMEOUT_S,
     OnReached,
     Outcome,
+    StoredMessages,
     check_source,
     check_target,
     explained,
     outcome_of,
+    short_digest,
     write_once,
 )
 
@@ -43,32 +43,21 @@ WRITTEN_COLUMNS: Final = (
 leaves out."""
 
 NOW: Final = "select skep.now() as now"
-_DIGEST_CHARS: Final = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReplayPlan:
+class ReplayPlan(StoredMessages):
     """What is replayed, and where to."""
 
-    url: str
-    queue: str
     into: str
     since: datetime
     until: datetime
-    """What was stored from `since` on and before `until`."""
-    where: str | None = None
-    """A condition of Spark SQL on the columns of the data source."""
-    partition: str | None = None
-    """The only partition that is replayed; None for all."""
     name: str | None = None
     """Tells a replay from others that do the same; None for the only one."""
     keeps_ids: bool = False
     """Messages keep their transaction ids, and what the target knows by them is left out."""
     may_decrypt: bool = False
     on_error: str = "fail"
-    storage: str | None = None
-    keys: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The options `encryptionKeys` and `encryptionKeyFile`, as far as they are given."""
 
     @property
     def write_id(self) -> str:
@@ -84,9 +73,7 @@ class ReplayPlan:
             "kept" if self.keeps_ids else "made",
             *(() if self.partition is None else (self.partition,)),
         )
-        # Names hold no NUL, so no two replays look the same.
-        digest = sha256("\0".join(said).encode()).hexdigest()
-        return f"replay:{digest[:_DIGEST_CHARS]}"
+        return f"replay:{short_digest(*said)}"
 
 
 class Counted(NamedTuple):
@@ -104,26 +91,27 @@ class Replay:
     def __init__(self, session: Callable[[], "SparkSession"], plan: ReplayPlan) -> None:
         """Check that it can be done; `session` is not called unless there is something to do.
 
-        Raises:
-            BadRequest: The span of time or the name makes no sense.
-            NotFound: There is no such queue.
-            NoEncryptionKey: A queue is encrypted, and there is no key.
-            Refused: Sealed messages would be stored in the clear.
+        Raises `BadRequest` if the span of time or the name makes no sense, and what `check_source`
+        and `check_target` do.
         """
         self._session: Final = session
         self._plan: Final = plan
         _check_span(plan)
         if plan.name is not None and not 0 < len(plan.name) <= NAME_CHARS_MAX:
             raise BadRequest(f"the name of a replay has 1 to {NAME_CHARS_MAX} characters")
-        source = check_source(plan.url, plan.queue, plan.keys)
-        check_target(source, plan.url, plan.into, plan.keys, may_decrypt=plan.may_decrypt)
+        is_sealed = check_source(plan.url, plan.queue, plan.keys)
+        check_target(
+            plan.url, plan.into, plan.keys, is_sealed=is_sealed, may_decrypt=plan.may_decrypt
+        )
 
     def count(self) -> Counted:
         """Return what it would bring, without writing anything."""
         from pyspark.sql import functions as f  # noqa: PLC0415 (heavy, and an extra)
 
         with explained():
-            counted = self._chosen(None if self._plan.where else COUNTED_COLUMNS).agg(
+            counted = self._plan.frame(
+                self._session(), None if self._plan.where else COUNTED_COLUMNS
+            ).agg(
                 f.count("*"),
                 f.count_distinct("partition"),
                 f.min("created_at"),
@@ -147,37 +135,14 @@ class Replay:
 
         named = "transaction_id" if self._plan.keeps_ids else "message_id"
         # First of all: columns exist only where a session does. A condition may name any of them.
-        rows = self._chosen(None if self._plan.where else f"{named} string, {WRITTEN_COLUMNS}")
+        columns = None if self._plan.where else f"{named} string, {WRITTEN_COLUMNS}"
+        rows = self._plan.frame(self._session(), columns)
         rows = rows.select("partition", "offset", named, "payload", HEADERS)
         rows = rows.repartition("partition").sortWithinPartitions("partition", "offset")
         # Long, and the same for all: made behind the shuffle, which need not carry it.
         made = f.concat(f.lit(f"{self._plan.write_id}:"), f.col(named))
         name = f.col(named) if self._plan.keeps_ids else made
         return rows.select("partition", name.alias("transaction_id"), "payload", HEADERS)
-
-    def _chosen(self, columns: str | None) -> "DataFrame":
-        plan = self._plan
-        reader = (
-            self._session()
-            .read.format("skep")
-            .options(
-                url=plan.url,
-                tier="all",
-                startingTimestamp=plan.since.isoformat(),
-                endingTimestamp=plan.until.isoformat(),
-                **plan.keys,
-            )
-        )
-        if plan.partition is None:
-            reader = reader.option("queue", plan.queue)
-        else:
-            reader = reader.option("assign", json.dumps({plan.queue: [plan.partition]}))
-        if plan.storage is not None:
-            reader = reader.option("storage", plan.storage)
-        if columns is not None:
-            reader = reader.schema(columns)
-        frame = reader.load()
-        return frame if plan.where is None else frame.where(plan.where)
 
 
 def _check_span(plan: ReplayPlan) -> None:

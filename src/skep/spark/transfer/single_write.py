@@ -5,18 +5,20 @@ for good, in the transaction that stored the messages: a job that is started aga
 ended adds nothing, and one that died before had added nothing yet.
 """
 
+import json
 import re
-import threading
 import time
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from skep.model.errors import BadRequest, NotFound, Refused, SkepError
 from skep.spark.runtime.encryption_keys import key_ring
-from skep.spark.runtime.postgres import array_of, database
-from skep.spark.runtime.tasks import POLL_S, last_cause, task_counts
+from skep.spark.runtime.postgres import database
+from skep.spark.runtime.tasks import last_cause, repeating, task_counts
 from skep.spark.sink.columns import without_null_headers
 from skep.spark.sink.rules import READ_RULES
 
@@ -43,8 +45,6 @@ _CONDITION: Final = re.compile(r"(?:: [\w.$]+: )?\[[A-Z_.]+\]\s*")
 class JobFailed(Refused):
     """A job on Spark failed, and stored nothing."""
 
-    code: ClassVar[str] = "job_failed"
-
 
 class Reached(NamedTuple):
     """How far a job has come."""
@@ -70,53 +70,82 @@ class Outcome(NamedTuple):
     committed_at: datetime | None = None
 
 
-class QueueSecrets(NamedTuple):
-    """What has to be known before messages of a queue are moved."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredMessages:
+    """Messages that a queue stored, in both tiers."""
 
-    exists: bool
-    is_encrypted: bool
+    url: str
+    queue: str
+    since: datetime | None
+    until: datetime | None
+    """Only what was stored from `since` on and before `until`; None for no bound."""
+    where: str | None = None
+    """A condition of Spark SQL on the columns of the data source."""
+    partition: str | None = None
+    """The only partition; None for all."""
+    storage: str | None = None
+    keys: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The options `encryptionKeys` and `encryptionKeyFile`, as far as they are given."""
+
+    def frame(self, spark: "SparkSession", columns: str | None = None) -> "DataFrame":
+        """Return them as a DataFrame of some columns, as Spark's DDL spells them; None for all."""
+        chosen = ("queue", self.queue)
+        if self.partition is not None:
+            chosen = ("assign", json.dumps({self.queue: [self.partition]}))
+        options = {
+            "url": self.url,
+            "tier": "all",
+            chosen[0]: chosen[1],
+            "startingTimestamp": self.since and self.since.isoformat(),
+            "endingTimestamp": self.until and self.until.isoformat(),
+            "storage": self.storage,
+            **self.keys,
+        }
+        given = {name: text for name, text in options.items() if text is not None}
+        reader = spark.read.format("skep").options(**given)
+        frame = (reader if columns is None else reader.schema(columns)).load()
+        return frame if self.where is None else frame.where(self.where)
 
 
-def queue_secrets(url: str, queue: str) -> QueueSecrets:
-    """Return whether a queue exists and seals its messages."""
-    rows = _ask(url, READ_RULES, array_of([queue]))
-    return QueueSecrets(bool(rows), any(row["encryption_enabled"] for row in rows))
+def short_digest(*texts: str) -> str:
+    """Return a name for what a job does; the texts hold no NUL, so no two jobs look the same."""
+    return sha256("\0".join(texts).encode()).hexdigest()[:32]
 
 
-def check_source(url: str, queue: str, keys: Mapping[str, str]) -> QueueSecrets:
-    """Make sure that a queue exists and can be read with the keys in these options.
+def is_encrypted(url: str, queue: str) -> bool | None:
+    """Return whether a queue seals its messages; None if there is no such queue."""
+    return next((row["encryption_enabled"] for row in _ask(url, READ_RULES, [queue])), None)
 
-    Raises:
-        NotFound: There is no such queue.
-        NoEncryptionKey: It is encrypted, and there is no key.
+
+def check_source(url: str, queue: str, keys: Mapping[str, str]) -> bool:
+    """Return whether a queue is encrypted, once it can be read with the keys in these options.
+
+    Raises `NotFound`, or `NoEncryptionKey` if it is encrypted and there is no key.
     """
-    secrets = queue_secrets(url, queue)
-    if not secrets.exists:
+    is_sealed = is_encrypted(url, queue)
+    if is_sealed is None:
         raise NotFound(f"there is no queue {queue!r} in this database")
-    if secrets.is_encrypted:
+    if is_sealed:
         _require_key(queue, keys)
-    return secrets
+    return is_sealed
 
 
 def check_target(
-    source: QueueSecrets, url: str, queue: str, keys: Mapping[str, str], *, may_decrypt: bool
+    url: str, queue: str, keys: Mapping[str, str], *, is_sealed: bool, may_decrypt: bool
 ) -> None:
     """Make sure that messages can be written to a queue, and stay as secret as they were.
 
-    Raises:
-        NoEncryptionKey: The queue is encrypted, and there is no key.
-        Refused: Sealed messages would be stored in the clear.
+    Raises `NoEncryptionKey`, or `Refused` if sealed messages would be stored in the clear.
     """
-    target = queue_secrets(url, queue)
-    if target.is_encrypted:
+    if is_encrypted(url, queue):
         _require_key(queue, keys)
-    elif source.is_encrypted:
-        check_disclosure(source, f"queue {queue}", may_decrypt=may_decrypt)
+    else:
+        check_disclosure(f"queue {queue}", is_sealed=is_sealed, may_decrypt=may_decrypt)
 
 
-def check_disclosure(source: QueueSecrets, place: str, *, may_decrypt: bool) -> None:
+def check_disclosure(place: str, *, is_sealed: bool, may_decrypt: bool) -> None:
     """Raise `Refused` if sealed messages would become readable without consent."""
-    if source.is_encrypted and not may_decrypt:
+    if is_sealed and not may_decrypt:
         raise Refused(
             f"the messages are encrypted, and {place} would hold them in the clear: pass --decrypt "
             "to allow that"
@@ -140,8 +169,11 @@ def write_once(
     writer = rows.write.format("skep").mode("append").options(**options)
     writer = writer.option("txnAppId", write_id).option("txnVersion", "0")
     writer = writer.option("statementTimeout", f"{STATEMENT_TIMEOUT_S:g}s")
-    watched = _watched(frame.sparkSession, lambda: _staged(url, write_id), on_reached)
-    with explained(), watched:
+
+    def staged() -> int:
+        return _ask(url, STAGED, write_id)[0]["messages"]
+
+    with explained(), _watched(frame.sparkSession, staged, on_reached):
         writer.save()
     done = outcome_of(url, write_id)
     # Without a single row Spark may run no task, and then there is nothing to commit.
@@ -152,9 +184,7 @@ def write_once(
 def explained() -> Generator[None]:
     """Turn an error of Spark's into one line.
 
-    Raises:
-        BadRequest: An expression, a column or a path is wrong.
-        JobFailed: A task or the commit failed.
+    It is a `BadRequest` for a wrong expression, column or path, else a `JobFailed`.
     """
     from py4j.protocol import Py4JError  # noqa: PLC0415 (comes with PySpark, an extra)
     from pyspark.errors import AnalysisException, PySparkException  # noqa: PLC0415
@@ -190,25 +220,18 @@ def _watched(
     context: Any = spark.sparkContext
     given = context.getLocalProperty(JOB_GROUP)
     group = given or f"skep-{time.monotonic_ns()}"
-    is_over = threading.Event()
 
     def report() -> None:
-        while not is_over.wait(POLL_S):
-            try:
-                reached = Reached(*task_counts(context.statusTracker(), group), staged())
-            except SkepError:
-                continue  # the job itself will say if the database is away for good
-            on_reached(reached)
+        # The job itself will say if the database is away for good.
+        with suppress(SkepError):
+            on_reached(Reached(*task_counts(context.statusTracker(), group), staged()))
 
     if given is None:
         context.setJobGroup(group, "skep", interruptOnCancel=True)
-    watcher = threading.Thread(target=report, daemon=True)
-    watcher.start()
     try:
-        yield
+        with repeating(report):
+            yield
     finally:
-        is_over.set()
-        watcher.join()
         context.setLocalProperty(JOB_GROUP, given)
 
 
@@ -223,9 +246,5 @@ def _require_key(queue: str, keys: Mapping[str, str]) -> None:
         )
 
 
-def _staged(url: str, write_id: str) -> int:
-    return _ask(url, STAGED, write_id)[0]["messages"]
-
-
-def _ask(url: str, sql: str, *arguments: str) -> list[dict[str, Any]]:
+def _ask(url: str, sql: str, *arguments: object) -> list[dict[str, Any]]:
     return database(url, STATEMENT_TIMEOUT_S).rows(sql, *arguments)

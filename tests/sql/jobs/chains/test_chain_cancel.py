@@ -54,7 +54,7 @@ async def test_a_chain_that_does_not_exist_is_missing(chains):
 async def test_case_30_dependents_wait_on_fail_or_are_cancelled_as_asked(chains):
     chain_id = await chains.start("a")
     patient = await chains.start(blockers=[chain_id])
-    fatal = await chains.start(blockers=[chain_id], is_fatal=True)
+    fatal = await chains.start(blockers=[chain_id], on_failure="fail")
     await cancel(chains, chain_id)
 
     assert await chains.state(patient) == "blocked"
@@ -98,7 +98,7 @@ async def test_case_30_chains_are_cancelled_and_completed_at_once_without_deadlo
     other = await open_chains()
     ids = [await chains.start("a") for _ in range(20)]
     for chain_id in ids:
-        await chains.start(blockers=[chain_id], is_fatal=True)
+        await chains.start(blockers=[chain_id], on_failure="fail")
     await chains.claim(worker, "a", limit=100)
 
     await asyncio.gather(

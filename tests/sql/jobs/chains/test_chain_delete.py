@@ -62,6 +62,18 @@ async def test_case_32_a_cascade_is_refused_if_somebody_outside_needs_part_of_it
     assert (await left(chains))["chain"] == 3
 
 
+async def test_a_cascade_from_a_blocker_takes_what_waits_for_it_and_that_ones_blockers(chains):
+    blocker, other = await chains.start("a"), await chains.start("b")
+    second = await chains.start(blockers=[blocker, other])
+    third = await chains.start(blockers=[second])
+    stranger = await chains.start("a")
+
+    gone = await delete(chains, blocker, cascade=True)
+
+    assert gone == [(each, None) for each in sorted([blocker, other, second, third])]
+    assert await chains.chain_state(stranger) == "open"
+
+
 async def test_defect_v05_who_begins_to_wait_during_a_delete_finds_the_chain_gone(
     chains, open_chains
 ):
@@ -135,3 +147,47 @@ async def test_only_the_states_that_were_named_go(chains, worker):
     await chains.advance(60)
 
     assert await prune(chains, chains.now, states=("completed",)) == 0
+
+
+async def start_again(chains, **item):
+    """Start a chain with the key k that also closed ones hold; return its id and the outcome."""
+    ((_, chain_id, outcome),) = await chains.start_all({"key": "k", "any": True, **item})
+    return chain_id, outcome
+
+
+async def test_a_key_that_is_held_for_ever_outlives_its_chain(chains, worker):
+    holder, _ = await start_again(chains)
+    await chains.run(worker)
+    await chains.advance(60)
+
+    assert await prune(chains, chains.now) == 1
+
+    assert await left(chains) == {"chain_key": 1}
+    assert await start_again(chains) == (holder, "duplicate")
+    assert await chains.start(key="k") != holder, "with the scope open the chain that ended lets go"
+    await chains.run(worker)
+    await chains.advance(60)
+    await prune(chains, chains.now)
+    assert await left(chains) == {}
+
+
+async def test_a_key_that_is_held_for_a_time_goes_with_the_first_prune_after_it(chains, worker):
+    holder, _ = await start_again(chains, window_s=600)
+    await chains.run(worker)
+    await chains.advance(60)
+    await prune(chains, chains.now)
+    assert await start_again(chains, window_s=600) == (holder, "duplicate")
+
+    await chains.advance(600)
+    await prune(chains, chains.now - timedelta(days=30))
+
+    assert await left(chains) == {}
+
+
+async def test_a_key_goes_with_a_chain_that_is_deleted(chains, worker):
+    holder, _ = await start_again(chains)
+    await chains.run(worker)
+
+    await delete(chains, holder)
+
+    assert (await start_again(chains))[1] == "started"

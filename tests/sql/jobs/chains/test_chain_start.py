@@ -219,7 +219,7 @@ async def test_a_fatal_blocker_that_failed_before_fails_the_new_chain(chains, wo
     waiting, fatal = [
         row["chain_id"]
         for row in await chains.start_all(
-            {"blockers": [failed]}, {"blockers": [failed], "is_fatal": True}
+            {"blockers": [failed]}, {"blockers": [failed], "on_failure": "fail"}
         )
     ]
 

@@ -292,3 +292,42 @@ async def test_a_long_backlog_of_a_busy_key_costs_nothing(chains, worker):
             await transaction.rollback()
 
     assert costs[3000] <= costs[30] * 2, costs
+
+
+async def claim_in_pools(chains, worker, *pools, room, limit=10):
+    """Claim jobs of the types a and b, which draw on these pools; return their types and the row
+    that says when to look again."""
+    ids = await chains.type_ids("a", "b")
+    statement = "select * from skep.job_claim($1, $2, $3, $4, $5)"
+    rows = await chains.rows(statement, worker, ids, limit, list(pools), room)
+    names = [("a", "b")[ids.index(row["type_id"])] for row in rows if row["job_id"] is not None]
+    return sorted(names), [row["due_at"] for row in rows if row["job_id"] is None]
+
+
+async def test_types_of_a_pool_share_its_room_and_others_take_the_rest(chains, worker):
+    for name in ("a", "b"):
+        await chains.start_all(*({"type": name} for _ in range(8)))
+
+    names, again = await claim_in_pools(chains, worker, 1, None, room=[2])
+    assert names == ["a"] * 2 + ["b"] * 8
+    assert again == []
+    names, _ = await claim_in_pools(chains, worker, 1, 1, room=[3])
+    assert names == ["a"] * 3
+
+
+async def test_a_full_pool_is_left_alone_and_says_nothing_of_when_to_look_again(chains, worker):
+    await chains.start("a")
+    await chains.start("a", delay_s=10)
+
+    assert await claim_in_pools(chains, worker, 1, 1, room=[0]) == ([], [None])
+    names, again = await claim_in_pools(chains, worker, 1, 1, room=[1])
+    assert (names, again) == (["a"], [chains.now + timedelta(seconds=10)])
+
+
+async def test_what_the_share_of_another_type_left_is_claimed_at_once(chains, worker):
+    await chains.start_all(*({"type": "a"} for _ in range(8)))
+    await chains.start("b", due_at=chains.now)
+
+    names, again = await claim_in_pools(chains, worker, None, None, room=[])
+    assert names == ["a"] * 5 + ["b"]
+    assert again == [chains.now]

@@ -139,7 +139,7 @@ def listings(chains, failed):
 
     def of_jobs(name=None, state=None, chain=None, blocked_by=None):
         return lambda: chains.rows(
-            "select * from skep.job_list($1, $2, $3, null, $4, true, null, $5)",
+            "select * from skep.job_list($1, $2, $3, null, $4, null, null, true, null, $5)",
             *(name, state, chain, blocked_by, PAGE),
         )
 
@@ -172,7 +172,9 @@ def listings(chains, failed):
             PAGE,
         ),
         "found scheduled": lambda: chains.rows(
-            "select * from skep.job_find('late', 'scheduled', null, null, null, null, $1)", PAGE
+            "select * from skep.job_find('late', 'scheduled', null, null, null, null, null, null,"
+            " $1)",
+            PAGE,
         ),
         "throughput": lambda: chains.rows("select * from skep.job_throughput(60, 1000)"),
     }

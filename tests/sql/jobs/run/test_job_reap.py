@@ -53,7 +53,7 @@ async def test_case_27_a_lost_attempt_is_counted_and_on_record(chains, worker):
 
 async def test_case_27_a_job_that_kills_every_worker_fails_in_the_end(chains):
     job_id = await chains.start(max_attempts=2)
-    dependent = await chains.start("b", blockers=[job_id], is_fatal=True)
+    dependent = await chains.start("b", blockers=[job_id], on_failure="fail")
     for _ in range(2):
         assert len(await chains.claim(await chains.enroll())) == 1
         await chains.advance(31)

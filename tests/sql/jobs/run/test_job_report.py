@@ -43,7 +43,7 @@ async def test_it_is_shown_with_the_job(chains):
     await report(chains, worker, job_id, 0.5, "half")
 
     (row,) = await chains.rows(
-        "select * from skep.job_list(null, null, null, null, null, true, null, 10)"
+        "select * from skep.job_list(null, null, null, null, null, null, null, true, null, 10)"
     )
 
     assert (row["progress"], row["progress_note"]) == (0.5, "half")

@@ -306,8 +306,8 @@ async def test_case_17_a_diamond_runs_each_job_once_and_in_order(chains, worker)
 
 async def test_fatal_blockers_fail_their_dependents_all_the_way_and_others_wait(chains, worker):
     blocker = await chains.start("a")
-    fatal = await chains.start(blockers=[blocker], is_fatal=True)
-    further = await chains.start(blockers=[fatal], is_fatal=True)
+    fatal = await chains.start(blockers=[blocker], on_failure="fail")
+    further = await chains.start(blockers=[fatal], on_failure="fail")
     patient = await chains.start(blockers=[blocker])
     await chains.claim(worker, "a")
 

@@ -5,7 +5,7 @@ import pytest
 from skep.jobs.identifiers import new_id
 from tests.support.sizes import sized
 
-JOBS = "select * from skep.job_list($1, $2, $3, $4, $5, $6, $7, $8)"
+JOBS = "select * from skep.job_list($1, $2, $3, $4, $5, null, null, $6, $7, $8)"
 CHAINS = "select * from skep.chain_list($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
 
 
@@ -165,3 +165,24 @@ async def test_case_35_every_filter_of_chains_walks_an_index_in_the_order_of_the
 
     assert index in plan
     assert "Sort" not in plan
+
+
+async def test_lists_show_the_last_error_of_what_is_tried_again(chains, worker):
+    chain_id = await chains.start()
+    for error in ("first", "second"):
+        await chains.run(worker, outcome="retry", error=error, delay_s=0)
+    await chains.run(worker, outcome="rescheduled", delay_s=0)
+
+    async def shown():
+        (job,) = await jobs(chains, ids=[chain_id])
+        (chain,) = await list_chains(chains, ids=[chain_id])
+        assert job["last_error"] == chain["last_error"]
+        return job["error"], job["last_error"]
+
+    assert await shown() == (None, "second")
+    await chains.run(worker, outcome="failed", error="third")
+    assert await shown() == ("third", "third")
+    await chains.rows("select skep.chain_retry($1)", [chain_id])
+    assert await shown() == (None, "second")
+    await chains.run(worker)
+    assert await shown() == (None, None), "what completed has no error"

@@ -29,3 +29,12 @@ async def test_what_waits_already_and_what_comes_twice_counts_as_duplicate(log, 
     rows = await log.rows("select transaction_id, deliver_at from skep.scheduled order by id")
     assert [row["transaction_id"] for row in rows] == ["x", "y"]
     assert rows[1]["deliver_at"] == log.now + timedelta(hours=1)
+
+
+async def test_without_a_window_every_message_waits(log, staging):
+    await log.partition()
+    await log.configure("hive", dedup_window_s=0)
+    await staging.message("x", log.now + timedelta(hours=1), task=0)
+    await staging.message("x", log.now + timedelta(hours=1), task=1)
+
+    assert tuple(await log.row(SCHEDULE, staging.write_id)) == (2, 0)

@@ -1,6 +1,6 @@
 from datetime import timedelta
 
-from skep.broker.retention.retention import STAGING_KEEP, StagingSweep
+from skep.broker.retention.retention import STAGING_KEEP, staging_sweep
 from skep.db.access.slots import ONE_OFF, Slots
 from tests.sql.support.staging import names_in
 
@@ -60,7 +60,7 @@ async def test_the_duty_sweeps_what_is_older_than_a_day(log, log_url, staging):
             "young", attempt=2, staged_at=now - STAGING_KEEP + timedelta(minutes=1)
         )
 
-        assert await StagingSweep(slots).run() is False
+        assert await staging_sweep(slots).run() is False
 
         assert await staging.count() == 1
     finally:

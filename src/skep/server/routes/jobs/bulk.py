@@ -4,20 +4,20 @@ A request handles part of the matches in small transactions and returns `after`;
 it with that value. So no request takes minutes, and a lost one can be repeated.
 """
 
+from collections.abc import Awaitable, Callable
 from datetime import datetime
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import Annotated, Final, TypeAlias, TypeVar
 from uuid import UUID
 
 import msgspec
-from litestar.handlers import HTTPRouteHandler
 from msgspec import Meta
 
 from skep.jobs.client.bulk import Matches, Sweep, cancellable, retryable, triggerable
-from skep.jobs.client.inspection import ChainFilter, JobFilter
+from skep.jobs.client.inspection import ChainFilter, ChainState, JobFilter
 from skep.jobs.service.service import JobService
 from skep.model.errors import BadRequest
-from skep.server.auth.access import Level, needs
-from skep.server.routes.section import AnyRequest, Body, Section
+from skep.server.auth import access
+from skep.server.routes.section import Body, Section, routes_of
 
 _CHAINS: Final = "/api/v1/chains/matching"
 _NOTE: Final = (
@@ -28,10 +28,11 @@ SEEN_MAX: Final = 10_000
 _SEEN_DEFAULT: Final = 1_000
 
 ZonedTime: TypeAlias = Annotated[datetime, Meta(tz=True)]
+Which = TypeVar("Which", ChainFilter, JobFilter)
 
 
 class Portion(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """How much of what matches this request handles."""
+    """How much of what matches this request handles, and what every filter has."""
 
     all: bool = False
     """Confirms that everything is meant; required with an empty filter."""
@@ -41,36 +42,37 @@ class Portion(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """`after` of the previous answer."""
     limit: Annotated[int, Meta(ge=1, le=SEEN_MAX)] = _SEEN_DEFAULT
     """Maximum number of chains or jobs to look at."""
+    type: str | None = None
+    since: ZonedTime | None = msgspec.field(default=None, name="from")
+    """Only what was created at this time or later."""
+    until: ZonedTime | None = msgspec.field(default=None, name="to")
+    """Only what was created before this time."""
 
-    def _checked(self, which: ChainFilter | JobFilter) -> None:
+    def _checked(self, which: Which) -> Which:
         if which == type(which)() and not self.all:
             raise BadRequest('the filter is empty: send "all": true to match everything')
+        return which
 
 
 class ChainMatch(Portion, frozen=True, kw_only=True, rename="camel"):
     """Which chains, as in the listing."""
 
-    type: str | None = None
-    state: Literal["open", "completed", "failed", "cancelled"] | None = None
+    state: ChainState | None = None
     key: str | None = None
     parent_job_id: UUID | None = None
-    since: ZonedTime | None = msgspec.field(default=None, name="from")
-    """Only chains started at this time or later."""
-    until: ZonedTime | None = msgspec.field(default=None, name="to")
-    """Only chains started before this time."""
 
     def chains(self) -> ChainFilter:
         """Return the filter; BadRequest if it is empty without `all`."""
-        which = ChainFilter(
-            type=self.type,
-            state=self.state,
-            key=self.key,
-            parent_job_id=self.parent_job_id,
-            created_from=self.since,
-            created_to=self.until,
+        return self._checked(
+            ChainFilter(
+                type=self.type,
+                state=self.state,
+                key=self.key,
+                parent_job_id=self.parent_job_id,
+                created_from=self.since,
+                created_to=self.until,
+            )
         )
-        self._checked(which)
-        return which
 
 
 class CancelMatch(ChainMatch, frozen=True, kw_only=True, rename="camel"):
@@ -84,15 +86,20 @@ class CancelMatch(ChainMatch, frozen=True, kw_only=True, rename="camel"):
 class JobMatch(Portion, frozen=True, kw_only=True, rename="camel"):
     """Which jobs, as in the listing."""
 
-    type: str | None = None
     chain_id: UUID | None = None
     blocked_by: UUID | None = None
 
     def jobs(self) -> JobFilter:
         """Return the filter; BadRequest if it is empty without `all`."""
-        which = JobFilter(type=self.type, chain_id=self.chain_id, blocked_by=self.blocked_by)
-        self._checked(which)
-        return which
+        return self._checked(
+            JobFilter(
+                type=self.type,
+                chain_id=self.chain_id,
+                blocked_by=self.blocked_by,
+                created_from=self.since,
+                created_to=self.until,
+            )
+        )
 
 
 class BulkAnswer(Sweep, rename="camel", kw_only=True):
@@ -102,67 +109,48 @@ class BulkAnswer(Sweep, rename="camel", kw_only=True):
     """How many match; only in the answer to a `dryRun`."""
 
 
-_CHAIN_MATCH: Final = Body(ChainMatch)
-_CANCEL_MATCH: Final = Body(CancelMatch)
-_JOB_MATCH: Final = Body(JobMatch)
-
-
-def job_bulk_routes(service: JobService) -> list[HTTPRouteHandler]:
+@routes_of("Chains")
+def job_bulk_routes(section: Section, service: JobService) -> None:
     """Declare the routes for everything that matches a filter."""
-    chains, jobs, bulk = Section("Chains"), Section("Jobs"), service.bulk
-    write = needs(Level.READ_WRITE)
+    bulk = service.bulk
 
-    @chains.post(f"{_CHAINS}/cancel", write, body=_CANCEL_MATCH, description=_NOTE)
-    async def cancel_matching_chains(request: AnyRequest) -> BulkAnswer:
+    async def change(
+        asked: Portion, which: Which, act: Callable[..., Awaitable[Sweep]], **options: object
+    ) -> BulkAnswer:
+        if asked.dry_run:
+            return BulkAnswer(matches=await bulk.count(which))
+        sweep = await act(which, after=asked.after, limit=asked.limit, **options)
+        return BulkAnswer(**msgspec.structs.asdict(sweep))
+
+    @section.post(f"{_CHAINS}/cancel", access.WRITE, body=Body(CancelMatch), description=_NOTE)
+    async def cancel_matching_chains(asked: CancelMatch) -> BulkAnswer:
         """Cancel the open chains that match."""
-        asked = await _CANCEL_MATCH.read(request)
-        which = cancellable(asked.chains())
-        if asked.dry_run:
-            return BulkAnswer(matches=await bulk.count_chains(which))
-        sweep = await bulk.cancel(
-            which,
-            cascade=asked.cascade,
-            reason=asked.reason,
-            after=asked.after,
-            limit=asked.limit,
-        )
-        return _answer(sweep)
+        how = {"cascade": asked.cascade, "reason": asked.reason}
+        return await change(asked, cancellable(asked.chains()), bulk.cancel, **how)
 
-    @chains.post(f"{_CHAINS}/retry", write, body=_CHAIN_MATCH, description=_NOTE)
-    async def retry_matching_chains(request: AnyRequest) -> BulkAnswer:
+    @section.post(f"{_CHAINS}/retry", access.WRITE, body=Body(ChainMatch), description=_NOTE)
+    async def retry_matching_chains(asked: ChainMatch) -> BulkAnswer:
         """Retry the failed or cancelled chains that match."""
-        asked = await _CHAIN_MATCH.read(request)
-        which = retryable(asked.chains())
-        if asked.dry_run:
-            return BulkAnswer(matches=await bulk.count_chains(which))
-        return _answer(await bulk.retry(which, after=asked.after, limit=asked.limit))
+        return await change(asked, retryable(asked.chains()), bulk.retry)
 
-    @chains.post(
+    @section.post(
         f"{_CHAINS}/delete",
-        needs(Level.ADMIN),
-        body=_CHAIN_MATCH,
+        access.ADMIN,
+        body=Body(ChainMatch),
         description=f"{_NOTE} A chain that a job of another chain needs is kept and counted as "
         "`needed`.",
     )
-    async def delete_matching_chains(request: AnyRequest) -> BulkAnswer:
+    async def delete_matching_chains(asked: ChainMatch) -> BulkAnswer:
         """Delete the chains that match, with their jobs."""
-        asked = await _CHAIN_MATCH.read(request)
-        which = asked.chains()
-        if asked.dry_run:
-            return BulkAnswer(matches=await bulk.count_chains(which))
-        return _answer(await bulk.delete(which, after=asked.after, limit=asked.limit))
+        return await change(asked, asked.chains(), bulk.delete)
 
-    @jobs.post("/api/v1/jobs/matching/trigger", write, body=_JOB_MATCH, description=_NOTE)
-    async def trigger_matching_jobs(request: AnyRequest) -> BulkAnswer:
+    @section.post(
+        "/api/v1/jobs/matching/trigger",
+        access.WRITE,
+        body=Body(JobMatch),
+        description=_NOTE,
+        tag="Jobs",
+    )
+    async def trigger_matching_jobs(asked: JobMatch) -> BulkAnswer:
         """Run the scheduled jobs that match now."""
-        asked = await _JOB_MATCH.read(request)
-        which = triggerable(asked.jobs())
-        if asked.dry_run:
-            return BulkAnswer(matches=await bulk.count_jobs(which))
-        return _answer(await bulk.trigger(which, after=asked.after, limit=asked.limit))
-
-    return [*chains.routes, *jobs.routes]
-
-
-def _answer(sweep: Sweep) -> BulkAnswer:
-    return BulkAnswer(**msgspec.structs.asdict(sweep))
+        return await change(asked, triggerable(asked.jobs()), bulk.trigger)

@@ -1,15 +1,13 @@
 """The routes of chains: start, list, wait for, cancel, retry, settle from outside, delete."""
 
-from datetime import datetime
-from typing import Annotated, Final, Literal, TypeAlias
+from dataclasses import replace
+from typing import Annotated, Final, TypeAlias
 from uuid import UUID
 
 import msgspec
-from litestar.handlers import HTTPRouteHandler
-from litestar.params import PathParameter, QueryParameter
 from msgspec import Meta
 
-from skep.jobs.client.inspection import ChainFilter, ChainRow, JobFilter
+from skep.jobs.client.inspection import ChainFilter, ChainRow, ChainState, JobFilter
 from skep.jobs.service.service import (
     STARTS_MAX,
     JobService,
@@ -17,50 +15,61 @@ from skep.jobs.service.service import (
     StartRequest,
     StepRequest,
 )
-from skep.server.auth.access import Level, needs
+from skep.server.auth import access
 from skep.server.routes.jobs.jobs import JobPage
-from skep.server.routes.parameters import AfterId, Listed, OnlyType, Order, PageSize
-from skep.server.routes.section import AnyRequest, Body, Section, refusal, trace_context
+from skep.server.routes.parameters import (
+    ANY_TIME,
+    AfterId,
+    Created,
+    Listed,
+    OnlyType,
+    Order,
+    PageSize,
+)
+from skep.server.routes.section import (
+    AnyRequest,
+    Body,
+    Parts,
+    Section,
+    in_path,
+    in_query,
+    routes_of,
+    trace_context,
+)
 
 _PATH: Final = "/api/v1/chains"
-_ONE: Final = f"{_PATH}/{{chain_id:uuid}}"
-_NO_CHAIN: Final = {404: refusal("There is no such chain.")}
+_ONE: Final = f"{_PATH}/{{chain_id:str}}"
+_NO_CHAIN: Final = {404: "There is no such chain."}
 _CLOSED: Final = {
     **_NO_CHAIN,
-    409: refusal("The chain has ended, or its open job is not of type `jobType`."),
+    409: "The chain has ended, or its open job is not of type `jobType`.",
 }
 RESULT_TIMEOUT_S_MAX: Final = 60
 IDS_MAX: Final = 1_000
+ANY_CHAIN: Final = ChainFilter()
 
-ChainId: TypeAlias = Annotated[UUID, PathParameter(description="Chain id.")]
-OnlyState: TypeAlias = Annotated[
-    Literal["open", "completed", "failed", "cancelled"] | None,
-    QueryParameter(name="state", description="Only chains in this state."),
-]
-OnlyKey: TypeAlias = Annotated[
-    str | None, QueryParameter(name="key", description="Only chains started with this key.")
-]
-OnlyParent: TypeAlias = Annotated[
-    UUID | None, QueryParameter(name="parentJobId", description="Only chains started by this job.")
-]
-StartedSince: TypeAlias = Annotated[
-    datetime | None,
-    QueryParameter(name="from", description="Only chains started at this time or later."),
-]
-StartedUntil: TypeAlias = Annotated[
-    datetime | None, QueryParameter(name="to", description="Only chains started before this time.")
+ChainId: TypeAlias = Annotated[UUID, in_path("Chain id.")]
+OnlyState: TypeAlias = Annotated[ChainState | None, in_query("Only chains in this state.", "state")]
+SomeChains: TypeAlias = Annotated[
+    ChainFilter,
+    Parts(
+        key=Annotated[str | None, in_query("Only chains started with this key.", "key")],
+        parent_job_id=Annotated[
+            UUID | None, in_query("Only chains started by this job.", "parentJobId")
+        ],
+    ),
 ]
 Cascade: TypeAlias = Annotated[
     bool,
-    QueryParameter(name="cascade", description="Also the chains that its jobs wait or waited for."),
+    in_query(
+        "Also the chains that wait or waited for it, and all that their jobs wait or waited for.",
+        "cascade",
+    ),
 ]
 TimeoutSeconds: TypeAlias = Annotated[
     float,
-    QueryParameter(
-        name="timeoutSeconds",
-        ge=0,
-        le=RESULT_TIMEOUT_S_MAX,
-        description="How long to wait for the chain to end.",
+    in_query(
+        "How long to wait for the chain to end.", "timeoutSeconds", ge=0, le=RESULT_TIMEOUT_S_MAX
     ),
 ]
 
@@ -140,46 +149,34 @@ class Deleted(msgspec.Struct, frozen=True):
     deleted: list[UUID]
 
 
-_STARTS: Final = Body(StartRequests)
-_CANCEL: Final = Body(CancelRequest, is_required=False)
-_CANCELS: Final = Body(CancelRequests)
-_COMPLETE: Final = Body(CompleteRequest)
-_FAIL: Final = Body(FailRequest)
-_CONTINUE: Final = Body(ContinueRequest)
-
-
-def chain_routes(service: JobService) -> list[HTTPRouteHandler]:
+@routes_of("Chains")
+def chain_routes(section: Section, service: JobService) -> None:
     """Declare the routes of chains."""
-    section = Section("Chains")
-    read, write = needs(Level.READ_ONLY), needs(Level.READ_WRITE)
 
     @section.post(
         _PATH,
-        write,
-        body=_STARTS,
+        access.WRITE,
+        body=Body(StartRequests),
         status_code=201,
         responses={
-            404: refusal("A chain to wait for does not exist; nothing was started."),
-            409: refusal("A chain with one of the ids exists; nothing was started."),
+            404: "A chain to wait for does not exist; nothing was started.",
+            409: "A chain with one of the ids exists; nothing was started.",
         },
     )
-    async def start_chains(request: AnyRequest) -> StartedChains:
+    async def start_chains(request: AnyRequest, asked: StartRequests) -> StartedChains:
         """Start chains, all of them or none.
 
         If an open chain holds the same key, no new one is started: the answer names the open chain
         as a duplicate. The header `traceparent` becomes the trace context of the chains.
         """
-        asked = await _STARTS.read(request)
         return StartedChains(await service.start(asked.chains, trace=trace_context(request)))
 
-    @section.get(_PATH, read)
+    @section.get(_PATH, access.READ)
     async def list_chains(
         only_type: OnlyType = None,
         only_state: OnlyState = None,
-        key: OnlyKey = None,
-        parent_job_id: OnlyParent = None,
-        since: StartedSince = None,
-        until: StartedUntil = None,
+        which: SomeChains = ANY_CHAIN,
+        created: Created = ANY_TIME,
         page_size: PageSize = 50,
         after_id: AfterId = None,
         order: Order = "newest",
@@ -189,25 +186,20 @@ def chain_routes(service: JobService) -> list[HTTPRouteHandler]:
         Pages follow the ids, which is the order of creation: chains started meanwhile cause no
         repetitions or gaps.
         """
-        which = ChainFilter(
-            type=only_type or None,
-            state=only_state,
-            parent_job_id=parent_job_id,
-            key=key or None,
-            created_from=since,
-            created_to=until,
-        )
+        which = replace(which, type=only_type or None, state=only_state, key=which.key or None)
+        since, until = created.bounds()
+        which = replace(which, created_from=since, created_to=until)
         page = await service.inspection.chains(
             which, limit=page_size, after=after_id, descending=order == "newest"
         )
         return ChainPage.of(page)
 
-    @section.get(_ONE, read, responses=_NO_CHAIN)
+    @section.get(_ONE, access.READ, responses=_NO_CHAIN)
     async def show_chain(chain_id: ChainId) -> ChainRow:
         """Show a chain and its state."""
         return await service.chain(chain_id)
 
-    @section.get(f"{_ONE}/jobs", read, responses=_NO_CHAIN)
+    @section.get(f"{_ONE}/jobs", access.READ, responses=_NO_CHAIN)
     async def list_chain_jobs(
         chain_id: ChainId, page_size: PageSize = 50, after_id: AfterId = None
     ) -> JobPage:
@@ -218,7 +210,7 @@ def chain_routes(service: JobService) -> list[HTTPRouteHandler]:
         )
         return JobPage.of(page)
 
-    @section.get(f"{_ONE}/result", read, responses=_NO_CHAIN)
+    @section.get(f"{_ONE}/result", access.READ, responses=_NO_CHAIN)
     async def await_chain(chain_id: ChainId, timeout_s: TimeoutSeconds = 0) -> ChainResult:
         """Wait for a chain to end and return its output.
 
@@ -230,21 +222,25 @@ def chain_routes(service: JobService) -> list[HTTPRouteHandler]:
         output = msgspec.Raw((outcome.output or "null").encode())
         return ChainResult(outcome.state, output, outcome.error)
 
-    @section.post(f"{_PATH}/cancel", write, body=_CANCELS, responses=_NO_CHAIN)
-    async def cancel_chains(request: AnyRequest) -> ChainStates:
+    @section.post(f"{_PATH}/cancel", access.WRITE, body=Body(CancelRequests), responses=_NO_CHAIN)
+    async def cancel_chains(asked: CancelRequests) -> ChainStates:
         """Cancel chains; those that have ended stay as they are."""
-        asked = await _CANCELS.read(request)
         return await _cancelled(service, asked.ids, asked)
 
-    @section.post(f"{_ONE}/cancel", write, body=_CANCEL, responses=_NO_CHAIN)
-    async def cancel_chain(chain_id: ChainId, request: AnyRequest) -> ChainStates:
+    @section.post(
+        f"{_ONE}/cancel",
+        access.WRITE,
+        body=Body(CancelRequest, is_required=False),
+        responses=_NO_CHAIN,
+    )
+    async def cancel_chain(chain_id: ChainId, asked: CancelRequest) -> ChainStates:
         """Cancel a chain: waiting jobs never run, running ones are told to stop."""
-        return await _cancelled(service, [chain_id], await _CANCEL.read(request))
+        return await _cancelled(service, [chain_id], asked)
 
     @section.post(
         f"{_ONE}/retry",
-        write,
-        responses={**_NO_CHAIN, 409: refusal("The chain neither failed nor was cancelled.")},
+        access.WRITE,
+        responses={**_NO_CHAIN, 409: "The chain neither failed nor was cancelled."},
     )
     async def retry_chain(chain_id: ChainId) -> ChainRow:
         """Resume a failed or cancelled chain from the job at which it ended."""
@@ -253,42 +249,34 @@ def chain_routes(service: JobService) -> list[HTTPRouteHandler]:
 
     @section.delete(
         _ONE,
-        needs(Level.ADMIN),
-        responses={
-            **_NO_CHAIN,
-            409: refusal("A job of another chain needs it; nothing was deleted."),
-        },
+        access.ADMIN,
+        responses={**_NO_CHAIN, 409: "A job of another chain needs it; nothing was deleted."},
     )
     async def delete_chain(chain_id: ChainId, cascade: Cascade = False) -> Deleted:
         """Delete a chain with its jobs."""
         await service.chain(chain_id)
         return Deleted(await service.control.delete(chain_id, cascade=cascade))
 
-    @section.post(f"{_ONE}/complete", write, body=_COMPLETE, responses=_CLOSED)
-    async def complete_chain(chain_id: ChainId, request: AnyRequest) -> ChainRow:
+    @section.post(f"{_ONE}/complete", access.WRITE, body=Body(CompleteRequest), responses=_CLOSED)
+    async def complete_chain(chain_id: ChainId, asked: CompleteRequest) -> ChainRow:
         """Complete the open job of a chain from outside, and with it the chain.
 
         A worker that runs the job is told to stop and cannot write any more.
         """
-        asked = await _COMPLETE.read(request)
-        await service.complete(chain_id, asked.output, job=asked.job_type)
+        await service.settle(chain_id, "completed", job=asked.job_type, output=asked.output)
         return await service.chain(chain_id)
 
-    @section.post(f"{_ONE}/fail", write, body=_FAIL, responses=_CLOSED)
-    async def fail_chain(chain_id: ChainId, request: AnyRequest) -> ChainRow:
+    @section.post(f"{_ONE}/fail", access.WRITE, body=Body(FailRequest), responses=_CLOSED)
+    async def fail_chain(chain_id: ChainId, asked: FailRequest) -> ChainRow:
         """Fail the open job of a chain from outside, and with it the chain."""
-        asked = await _FAIL.read(request)
-        await service.fail(chain_id, asked.error, job=asked.job_type)
+        await service.settle(chain_id, "failed", job=asked.job_type, error=asked.error)
         return await service.chain(chain_id)
 
-    @section.post(f"{_ONE}/continue", write, body=_CONTINUE, responses=_CLOSED)
-    async def continue_chain(chain_id: ChainId, request: AnyRequest) -> ChainRow:
+    @section.post(f"{_ONE}/continue", access.WRITE, body=Body(ContinueRequest), responses=_CLOSED)
+    async def continue_chain(chain_id: ChainId, asked: ContinueRequest) -> ChainRow:
         """Complete the open job of a chain from outside and continue with another job."""
-        asked = await _CONTINUE.read(request)
-        await service.go_on(chain_id, asked.next, job=asked.job_type)
+        await service.settle(chain_id, "continued", job=asked.job_type, request=asked.next)
         return await service.chain(chain_id)
-
-    return section.routes
 
 
 async def _cancelled(service: JobService, ids: list[UUID], asked: CancelRequest) -> ChainStates:

@@ -1,11 +1,9 @@
 """The routes of jobs: list, show, run now; types, workers and throughput."""
 
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import Annotated, Final, TypeAlias
 from uuid import UUID
 
 import msgspec
-from litestar.handlers import HTTPRouteHandler
-from litestar.params import PathParameter, QueryParameter
 
 from skep.jobs.client.inspection import (
     PAGE_LIMIT_MAX,
@@ -13,45 +11,41 @@ from skep.jobs.client.inspection import (
     BlockerRow,
     JobFilter,
     JobRow,
+    JobState,
     TypeCounts,
     TypeRow,
     WorkerRow,
 )
 from skep.jobs.service.service import JobService, Throughput
-from skep.server.auth.access import Level, needs
-from skep.server.routes.parameters import AfterId, AfterName, Listed, OnlyType, Order, PageSize
-from skep.server.routes.section import Section, refusal
+from skep.server.auth import access
+from skep.server.routes.parameters import (
+    ANY_TIME,
+    AfterId,
+    AfterName,
+    Created,
+    Listed,
+    OnlyType,
+    Order,
+    PageSize,
+)
+from skep.server.routes.section import Section, in_path, in_query, routes_of
 
 _PATH: Final = "/api/v1/jobs"
-_ONE: Final = f"{_PATH}/{{job_id:uuid}}"
+_ONE: Final = f"{_PATH}/{{job_id:str}}"
 _TYPES: Final = f"{_PATH}/types"
-_NO_JOB: Final = {404: refusal("There is no such job.")}
-_NO_TYPE: Final = {404: refusal("No job of that type was ever started or run.")}
+_NO_JOB: Final = {404: "There is no such job."}
+_NO_TYPE: Final = {404: "No job of that type was ever started or run."}
 ATTEMPT_MAX: Final = 2**31 - 1
 
-JobId: TypeAlias = Annotated[
-    UUID, PathParameter(description="Job id; the first job of a chain has the chain's id.")
-]
-TypeName: TypeAlias = Annotated[str, PathParameter(description="Job type, percent-encoded.")]
-OnlyState: TypeAlias = Annotated[
-    Literal[
-        "blocked", "scheduled", "ready", "running", "completed", "continued", "failed", "cancelled"
-    ]
-    | None,
-    QueryParameter(name="state", description="Only jobs in this state."),
-]
-OnlyChain: TypeAlias = Annotated[
-    UUID | None, QueryParameter(name="chainId", description="Only jobs of this chain.")
-]
+JobId: TypeAlias = Annotated[UUID, in_path("Job id; the first job of a chain has the chain's id.")]
+TypeName: TypeAlias = Annotated[str, in_path("Job type, percent-encoded.")]
+OnlyState: TypeAlias = Annotated[JobState | None, in_query("Only jobs in this state.", "state")]
+OnlyChain: TypeAlias = Annotated[UUID | None, in_query("Only jobs of this chain.", "chainId")]
 BlockedBy: TypeAlias = Annotated[
-    UUID | None,
-    QueryParameter(name="blockedBy", description="Only jobs that wait or waited for this chain."),
+    UUID | None, in_query("Only jobs that wait or waited for this chain.", "blockedBy")
 ]
 AfterAttempt: TypeAlias = Annotated[
-    int,
-    QueryParameter(
-        name="after", ge=0, le=ATTEMPT_MAX, description="Last attempt of the previous page."
-    ),
+    int, in_query("Last attempt of the previous page.", "after", ge=0, le=ATTEMPT_MAX)
 ]
 
 
@@ -98,36 +92,42 @@ class Paused(msgspec.Struct, frozen=True, rename="camel"):
     is_paused: bool
 
 
-def job_routes(service: JobService) -> list[HTTPRouteHandler]:
+@routes_of("Jobs")
+def job_routes(section: Section, service: JobService) -> None:
     """Declare the routes of jobs."""
-    section = Section("Jobs")
-    read, admin = needs(Level.READ_ONLY), needs(Level.ADMIN)
 
-    @section.get(_PATH, read)
+    @section.get(_PATH, access.READ)
     async def list_jobs(
         only_type: OnlyType = None,
         only_state: OnlyState = None,
         chain_id: OnlyChain = None,
         blocked_by: BlockedBy = None,
+        created: Created = ANY_TIME,
         page_size: PageSize = 50,
         after_id: AfterId = None,
         order: Order = "newest",
     ) -> JobPage:
         """List jobs, page by page."""
+        since, until = created.bounds()
         which = JobFilter(
-            type=only_type or None, state=only_state, chain_id=chain_id, blocked_by=blocked_by
+            type=only_type or None,
+            state=only_state,
+            chain_id=chain_id,
+            blocked_by=blocked_by,
+            created_from=since,
+            created_to=until,
         )
         page = await service.inspection.jobs(
             which, limit=page_size, after=after_id, descending=order == "newest"
         )
         return JobPage.of(page)
 
-    @section.get(_ONE, read, responses=_NO_JOB)
+    @section.get(_ONE, access.READ, responses=_NO_JOB)
     async def show_job(job_id: JobId) -> JobRow:
         """Show a job and its state."""
         return await service.job(job_id)
 
-    @section.get(f"{_ONE}/attempts", read, responses=_NO_JOB)
+    @section.get(f"{_ONE}/attempts", access.READ, responses=_NO_JOB)
     async def list_attempts(
         job_id: JobId, after_attempt: AfterAttempt = 0, page_size: PageSize = PAGE_LIMIT_MAX
     ) -> Attempts:
@@ -137,7 +137,7 @@ def job_routes(service: JobService) -> list[HTTPRouteHandler]:
             await service.inspection.attempts(job_id, after=after_attempt, limit=page_size)
         )
 
-    @section.get(f"{_ONE}/blockers", read, responses=_NO_JOB)
+    @section.get(f"{_ONE}/blockers", access.READ, responses=_NO_JOB)
     async def list_blockers(job_id: JobId) -> Blockers:
         """List the chains that a job waits or waited for."""
         await service.job(job_id)
@@ -145,20 +145,20 @@ def job_routes(service: JobService) -> list[HTTPRouteHandler]:
 
     @section.post(
         f"{_ONE}/trigger",
-        needs(Level.READ_WRITE),
-        responses={**_NO_JOB, 409: refusal("The job is not scheduled for later.")},
+        access.WRITE,
+        responses={**_NO_JOB, 409: "The job is not scheduled for later."},
     )
     async def trigger_job(job_id: JobId) -> JobRow:
         """Run a scheduled job now."""
         await service.control.trigger(job_id)
         return await service.job(job_id)
 
-    @section.get(_TYPES, read)
+    @section.get(_TYPES, access.READ)
     async def list_job_types(page_size: PageSize = 50, after_name: AfterName = None) -> TypePage:
         """List the types of jobs and their limits."""
         return TypePage.of(await service.inspection.types(after=after_name, limit=page_size))
 
-    @section.get(f"{_PATH}/counts", read)
+    @section.get(f"{_PATH}/counts", access.READ)
     async def count_jobs() -> Counts:
         """Count the open jobs of each type.
 
@@ -167,7 +167,7 @@ def job_routes(service: JobService) -> list[HTTPRouteHandler]:
         """
         return Counts(await service.counts())
 
-    @section.get(f"{_PATH}/throughput", read)
+    @section.get(f"{_PATH}/throughput", access.READ)
     async def show_job_throughput() -> Throughput:
         """Show how fast jobs of each type end, and how long they run.
 
@@ -176,21 +176,19 @@ def job_routes(service: JobService) -> list[HTTPRouteHandler]:
         """
         return await service.throughput()
 
-    @section.post(f"{_TYPES}/{{name:str}}/pause", admin, responses=_NO_TYPE)
+    @section.post(f"{_TYPES}/{{name:str}}/pause", access.ADMIN, responses=_NO_TYPE)
     async def pause_job_type(name: TypeName) -> Paused:
         """Start no more jobs of a type; running ones continue."""
         await service.control.pause(name)
         return Paused(name, is_paused=True)
 
-    @section.post(f"{_TYPES}/{{name:str}}/resume", admin, responses=_NO_TYPE)
+    @section.post(f"{_TYPES}/{{name:str}}/resume", access.ADMIN, responses=_NO_TYPE)
     async def resume_job_type(name: TypeName) -> Paused:
         """Start jobs of a type again."""
         await service.control.resume(name)
         return Paused(name, is_paused=False)
 
-    @section.get(f"{_PATH}/workers", read)
+    @section.get(f"{_PATH}/workers", access.READ)
     async def list_job_workers(page_size: PageSize = 50, after_id: AfterId = None) -> WorkerPage:
         """List the workers and how many jobs each runs."""
         return WorkerPage.of(await service.inspection.workers(after=after_id, limit=page_size))
-
-    return section.routes

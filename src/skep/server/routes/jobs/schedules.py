@@ -3,22 +3,19 @@
 from typing import Annotated, Final, TypeAlias
 
 import msgspec
-from litestar.handlers import HTTPRouteHandler
-from litestar.params import PathParameter
 
 from skep.jobs.schedules import ScheduleRow
 from skep.jobs.service.service import JobService, ScheduleRequest
-from skep.server.auth.access import Level, needs
+from skep.server.auth import access
 from skep.server.routes.parameters import AfterName, Listed, PageSize
-from skep.server.routes.section import AnyRequest, Body, Section, refusal
+from skep.server.routes.section import Body, Section, in_path, routes_of
 
 _PATH: Final = "/api/v1/schedules"
 _ONE: Final = f"{_PATH}/{{name:str}}"
-_NO_SCHEDULE: Final = {404: refusal("There is no such schedule.")}
+_NO_SCHEDULE: Final = {404: "There is no such schedule."}
 
 ScheduleName: TypeAlias = Annotated[
-    str,
-    PathParameter(min_length=1, max_length=255, description="Schedule name, percent-encoded."),
+    str, in_path("Schedule name, percent-encoded.", min_length=1, max_length=255)
 ]
 
 
@@ -34,38 +31,45 @@ class Deleted(msgspec.Struct, frozen=True):
     deleted: str
 
 
-_SCHEDULE: Final = Body(ScheduleRequest)
-
-
-def schedule_routes(service: JobService) -> list[HTTPRouteHandler]:
+@routes_of("Schedules")
+def schedule_routes(section: Section, service: JobService) -> None:
     """Declare the routes of schedules."""
-    section = Section("Schedules")
-    read, admin = needs(Level.READ_ONLY), needs(Level.ADMIN)
 
-    @section.get(_PATH, read)
+    @section.get(_PATH, access.READ)
     async def list_schedules(
         page_size: PageSize = 50, after_name: AfterName = None
     ) -> SchedulePage:
         """List schedules by name."""
         return SchedulePage.of(await service.schedules(after=after_name, limit=page_size))
 
-    @section.get(_ONE, read, responses=_NO_SCHEDULE)
+    @section.get(_ONE, access.READ, responses=_NO_SCHEDULE)
     async def show_schedule(name: ScheduleName) -> ScheduleRow:
         """Show a schedule, its last run and its next one."""
-        return await service.schedule(name)
+        return await service.scheduler.find(name)
 
-    @section.put(_ONE, admin, body=_SCHEDULE)
-    async def put_schedule(name: ScheduleName, request: AnyRequest) -> ScheduleRow:
+    @section.put(_ONE, access.ADMIN, body=Body(ScheduleRequest))
+    async def put_schedule(name: ScheduleName, asked: ScheduleRequest) -> ScheduleRow:
         """Create or change a schedule.
 
-        If its times stay the same, no tick is missed or repeated.
+        If its times stay the same, no tick is missed or repeated. What an application declares
+        is overwritten when a worker of it starts, except that a pause stays.
         """
-        return await service.put_schedule(name, await _SCHEDULE.read(request))
+        return await service.put_schedule(name, asked)
 
-    @section.delete(_ONE, admin, responses=_NO_SCHEDULE)
+    @section.post(f"{_ONE}/pause", access.ADMIN, responses=_NO_SCHEDULE)
+    async def pause_schedule(name: ScheduleName) -> ScheduleRow:
+        """Pause a schedule until it is resumed, whatever applications declare meanwhile."""
+        await service.scheduler.pause(name)
+        return await service.scheduler.find(name)
+
+    @section.post(f"{_ONE}/resume", access.ADMIN, responses=_NO_SCHEDULE)
+    async def resume_schedule(name: ScheduleName) -> ScheduleRow:
+        """Resume a paused schedule with its next tick."""
+        await service.scheduler.resume(name)
+        return await service.scheduler.find(name)
+
+    @section.delete(_ONE, access.ADMIN, responses=_NO_SCHEDULE)
     async def delete_schedule(name: ScheduleName) -> Deleted:
         """Delete a schedule; the chains that it started continue."""
         await service.delete_schedule(name)
         return Deleted(name)
-
-    return section.routes

@@ -1,17 +1,18 @@
 -- ack_messages: record what consumers did with the messages they hold.
 -- Takes   per ack, in parallel arrays: p_partition_id, p_group (name), p_lease_id (null: unfenced,
---         as the wire allows), p_offset (null: find it by p_key in the range under lease), p_key,
+--         as the wire allows), p_offset (null: as name_messages finds it by p_key), p_key,
 --         p_status (completed, failed, retry, dlq; or expired for a message the broker skipped),
 --         p_error. p_is_deferred: the acks are deferred operations that run now.
 -- Returns one row per ack: item (1-based), outcome, queue_id, queue_name, partition_name,
 --         lease_released, has_more (the partition is ready or backing off). Outcomes: acked; noop
---         (already done); redelivered (completed, but above a message that failed in this call);
---         retried; dead_lettered; dropped (given up in a queue without dead letters); expired;
---         lease_lost; beyond_lease (the lease does not cover the message); not_found; already_done
---         (a nack of a finished message); deferred (not executed: it must wait behind deferred acks
---         of its partition). No row: no such partition or group.
+--         (already done); redelivered (completed, but above a message that failed in this call, or
+--         not told apart from it); retried; dead_lettered; dropped (given up in a queue without
+--         dead letters); expired; lease_lost; beyond_lease (the lease does not cover the message);
+--         not_found; already_done (a nack of a finished message); deferred (not executed: it must
+--         wait behind deferred acks of its partition). No row: no such partition or group.
 -- Locks   skep.cursor rows for no key update, in (partition_id, group_id) order, waiting; then
 --         skep.partition rows for share, skipping locked ones.
+-- Model   Delivery!Ack
 -- Why     A cursor only moves forward. A completed ack completes everything before it, up to the
 --         lowest message that failed in this call: a failed message is never passed. (With
 --         individual acks each speaks only for its own message; see ack_partition.) A stale lease
@@ -40,6 +41,7 @@ declare
   v_done integer[];
   v_released boolean[];
   v_has_more boolean[];
+  v_key bytea[];                     -- p_key if an ack names no offset
   v_partition record;
 begin
   select count(i.group_id), array_agg(i.group_id),
@@ -103,6 +105,7 @@ begin
     end if;
   end if;
 
+  v_key := case when array_position(p_offset, null) is not null then p_key end;
   for v_partition in
     select i.partition_id, i.group_id, array_agg(i.item::integer) as items
     from unnest(p_partition_id, v_group_id) with ordinality i(partition_id, group_id, item)
@@ -115,6 +118,6 @@ begin
            a.lease_released, a.has_more
     from skep.ack_partition(
       v_partition.partition_id, v_partition.group_id, v_partition.items, p_lease_id, p_offset,
-      p_key, p_status, p_error, v_now) a;
+      v_key, p_status, p_error, v_now) a;
   end loop;
 end $$;

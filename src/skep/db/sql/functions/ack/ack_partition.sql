@@ -1,15 +1,16 @@
 -- ack_partition: apply the acks of one call to one cursor.
--- Takes   p_partition_id, p_group_id: the cursor. p_items: positions in the arrays p_lease_id,
---         p_offset, p_key, p_status, p_error of ack_messages. p_now.
--- Returns item, outcome, lease_released, has_more as ack_messages. No row if the group or queue was
---         deleted while the caller waited for the cursor.
+-- Takes   p_items: positions in the arrays, which are those of ack_messages; p_key: null if all
+--         acks of the call have offsets.
+-- Returns as ack_messages. No row if the group or queue was deleted meanwhile.
 -- Locks   as move_cursor; the caller holds the cursor.
+-- Model   Delivery!Ack
 -- Why     One cursor at a time keeps the rules readable: find each message, check the lease, walk
 --         in offset order, write the cursor once. Cumulative: a completed message completes all
---         before it, and the walk stops at the first failure. Individual: each ack speaks for its
---         own message; a second nack of a message under the same lease is not counted, because the
---         lease goes on and does not fence the repetition. A conflating group is always cumulative:
---         its newest message stands for all before it.
+--         before it, and the walk stops at the first failure. Individual, or if it is not certain
+--         which message an ack means (name_messages): each ack speaks for its own message; a second
+--         nack of a message under the same lease is not counted, because the lease goes on and does
+--         not fence the repetition. A conflating group is always cumulative: its newest message
+--         stands for all before it.
 create function skep.ack_partition(
   p_partition_id bigint, p_group_id integer, p_items integer[], p_lease_id uuid[],
   p_offset bigint[], p_key bytea[], p_status text[], p_error text[], p_now timestamptz)
@@ -27,6 +28,12 @@ declare
   v_nacked bigint[] := '{}';
   v_failed bigint[] := '{}';         -- those of v_nacked that failed ...
   v_failures integer[] := '{}';      -- ... and how often so far
+  v_dead bigint[] := '{}';           -- to bury, with their errors and failures
+  v_dead_error text[] := '{}';
+  v_dead_failures integer[] := '{}';
+  v_named bigint[];                  -- by place in p_items, where an ack has only a key ...
+  v_alone integer[];                 -- ... places that speak for their own message only ...
+  v_doubtful integer[];              -- ... and places that contradict others
   v_pause interval := '0';
   v_ack record;
   v_outcome text;
@@ -46,6 +53,23 @@ begin
     select from skep.consumer_group g where g.id = p_group_id and g.conflation);
   v_acked := v_cursor.acked;
   v_has_lease := v_cursor.leased is not null and v_cursor.available_at > p_now;
+  if p_key is not null then
+    v_named := array_fill(null::bigint, array[cardinality(p_items)]);
+    for v_ack in select * from skep.name_messages(v_cursor, p_items, p_offset, p_key, p_status) loop
+      v_named[v_ack.place] := v_ack.at;
+      if v_ack.is_alone then
+        v_alone := v_alone || v_ack.place;
+      end if;
+      if v_ack.is_doubtful then
+        v_doubtful := v_doubtful || v_ack.place;
+      end if;
+    end loop;
+    if v_alone is not null and exists (
+      select from skep.consumer_group g where g.id = p_group_id and g.conflation)
+    then
+      v_alone := null; v_doubtful := null;
+    end if;
+  end if;
 
   for v_ack in
     select i.item, p_status[i.item] as status, p_error[i.item] as error, o.at,
@@ -55,19 +79,19 @@ begin
            o.at <= v_cursor.acked as was_acked,
            coalesce(v_cursor.done @> o.at, false) as was_done_ahead,
            coalesce(v_cursor.nacked @> o.at, false) as was_nacked,
-           1 + coalesce(f.failures, 0) as failures
-    from unnest(p_items) i(item)
+           1 + coalesce(f.failures, 0) as failures,
+           v_is_individual or coalesce(i.place = any(v_alone), false) as is_alone,
+           coalesce(i.place = any(v_doubtful), false) as is_doubtful
+    from unnest(p_items) with ordinality i(item, place)
     cross join lateral (
       select case
-        when p_offset[i.item] is null then
-          skep.find_offset(p_partition_id, v_cursor.acked, v_cursor.leased, p_key[i.item])
+        when p_offset[i.item] is null then v_named[i.place]
         -- A client may name an offset without a message; a lease bounds it.
         when p_offset[i.item] > 0
              and (p_lease_id[i.item] is not null or p_offset[i.item] <= (
                select p.head from skep.partition p where p.id = p_partition_id))
           then p_offset[i.item]
       end as at
-      offset 0  -- or the search would be repeated wherever its result is used
     ) o
     left join unnest(v_cursor.failed_offset, v_cursor.failed_count) f(at, failures)
       on f.at = o.at
@@ -82,7 +106,7 @@ begin
            or v_ack.was_done_ahead and not (
              -- It also completes earlier messages, some of which may be unfinished.
              v_ack.status = 'completed' and v_ack.at > v_acked and v_ack.is_fenced
-             and v_ack.is_covered and not v_is_individual and not v_is_stopped)
+             and v_ack.is_covered and not v_ack.is_alone and not v_is_stopped)
         then case when v_ack.status in ('completed', 'expired') then 'noop' else 'already_done' end
       when not v_ack.is_fenced then 'lease_lost'
       when not v_ack.is_covered then 'beyond_lease'
@@ -93,6 +117,7 @@ begin
       when v_ack.status = 'expired' then 'expired'
       when v_is_stopped or (v_ack.at = v_last_at and v_last_outcome = 'retried') then
         case v_ack.status when 'completed' then 'redelivered' else 'retried' end
+      when v_ack.status = 'completed' and v_ack.is_doubtful then 'redelivered'
       when v_ack.status = 'completed' then 'acked'
       when v_ack.status = 'retry' or v_ack.was_nacked and v_ack.status = 'failed' then 'retried'
       when v_ack.status = 'failed' and v_ack.failures <= v_queue.retry_limit then 'retried'
@@ -106,9 +131,9 @@ begin
     if v_outcome = 'expired' then
       v_done := v_done || v_ack.at;
     elsif v_ack.at <= v_acked or v_is_stopped or v_ack.at = v_last_at
-          or v_outcome not in ('acked', 'dead_lettered', 'dropped', 'retried') then
+          or v_outcome not in ('acked', 'dead_lettered', 'dropped', 'retried', 'redelivered') then
       continue;
-    elsif v_outcome = 'retried' then
+    elsif v_outcome in ('retried', 'redelivered') then
       v_is_stopped := not v_is_individual;
       v_nacked := v_nacked || v_ack.at;
       if v_ack.status = 'failed' and not v_ack.was_nacked then
@@ -119,13 +144,13 @@ begin
       end if;
     else
       if v_outcome = 'dead_lettered' then
-        perform skep.bury_range(
-          p_partition_id, p_group_id, v_ack.at - 1, v_ack.at,
-          coalesce(nullif(v_ack.error, ''),
-                   case v_ack.status when 'dlq' then '' else 'Retries exhausted' end),
-          p_now, v_ack.failures);
+        v_dead := v_dead || v_ack.at;
+        v_dead_error := v_dead_error || coalesce(
+          nullif(v_ack.error, ''),
+          case v_ack.status when 'dlq' then '' else 'Retries exhausted' end);
+        v_dead_failures := v_dead_failures || v_ack.failures;
       end if;
-      if v_is_individual then
+      if v_ack.is_alone then
         v_done := v_done || v_ack.at;
       else
         v_acked := v_ack.at;
@@ -135,6 +160,10 @@ begin
     v_last_outcome := v_outcome;
   end loop;
 
+  if cardinality(v_dead) > 0 then
+    perform skep.bury_messages(
+      p_partition_id, p_group_id, v_dead, v_dead_error, v_dead_failures, p_now);
+  end if;
   select * into strict v_moved from skep.move_cursor(
     v_cursor, v_acked, v_done, v_nacked, v_failed, v_failures, p_now + v_pause, v_is_stopped,
     p_now);

@@ -1,12 +1,10 @@
--- complete_leases: apply the plain acks of a call (one completed range per partition) in one
--- statement.
--- Takes   per ack, in parallel arrays: p_partition_id, p_group_id (null: no such group),
---         p_lease_id, p_offset, p_status as ack_messages; p_now.
--- Returns one row per plain ack: item (1-based), lease_released, has_more. Not plain, and left
---         untouched: several acks of one partition, a status other than completed, a missing or
---         lost lease, an unknown or finished offset, a partition with recorded failures or messages
---         done ahead.
+-- complete_leases: apply the plain acks of a call, one completed range per partition.
+-- Takes   per ack, in parallel arrays as ack_messages; p_group_id: null: no such group.
+-- Returns one row per plain ack; item is 1-based. Not plain, and left untouched: several acks of
+--         one partition, a status other than completed, a missing or lost lease, an unknown or
+--         finished offset, a partition with recorded failures or messages done ahead.
 -- Locks   skep.partition rows for share, skipping locked ones; the caller holds the cursors.
+-- Model   Delivery!Ack
 -- Why     One statement for any number of partitions. A partition becomes idle only while no push
 --         is in flight on it; see take_partitions.
 create function skep.complete_leases(
@@ -25,8 +23,7 @@ begin
         when i.is_idle then null
         else p_now
       end,
-      leased_from = null,
-      deliveries = case when i.upto < c.leased then 1 else 0 end,
+      leased_from = case when i.upto < c.leased then c.leased_from end,
       unanswered = case when i.upto < c.leased then 1 else 0 end
   from (
     select u.item, u.upto, k.place, r.is_idle

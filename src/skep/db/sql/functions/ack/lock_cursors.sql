@@ -1,6 +1,5 @@
 -- lock_cursors: lock cursors in the global order.
--- Takes   p_partition_id, p_group_id: parallel arrays in any order; a pair may repeat. Pairs
---         without a cursor are ignored.
+-- Takes   pairs in any order; a pair may repeat. Pairs without a cursor are ignored.
 -- Locks   skep.cursor rows for no key update, in (partition_id, group_id) order, waiting.
 -- Why     Functions that wait for cursors lock all of them here before they read one.
 create function skep.lock_cursors(p_partition_id bigint[], p_group_id integer[]) returns void

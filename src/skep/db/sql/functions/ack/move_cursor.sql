@@ -1,18 +1,19 @@
 -- move_cursor: write the result of a call's acks to one cursor.
--- Takes   p_cursor: the row, locked. p_acked: its position after cumulative acks. p_done: offsets
---         finished individually. p_nacked: offsets to deliver again; of these p_failed failed,
---         p_failures times so far. p_retry_at: when nacked messages may come again. p_ends_lease:
---         end the lease although part of it is unanswered. p_now.
+-- Takes   p_acked: its position after cumulative acks. p_done: offsets finished individually.
+--         p_nacked: offsets to deliver again; of these p_failed failed, p_failures times so far.
+--         p_retry_at: when they may come again. p_ends_lease: although part of it is unanswered.
 -- Returns is_finished: the cursor moved or stopped, and holds no lease; has_more: it is ready or
 --         backing off, not idle.
 -- Locks   the skep.partition row for share, skipping it if locked.
+-- Model   Delivery!Ack
 -- Why     A lease ends when every message under it is done or nacked. The partition then waits
 --         until the last nacked message may come again; without one it is ready, or idle if nothing
 --         is left and no push is in flight (see take_partitions). A lease with nacked messages
 --         lasts at least until they may come again, or its end would deliver them early. An
 --         unfenced ack does not shorten a back-off. Failure counts are forgotten when the message
---         is done. The cursor also moves in complete_leases (plain completions of many
---         partitions), take_partitions (auto-ack) and move_cursors (seek).
+--         is done. Cursors also move in complete_leases (plain acks of many partitions),
+--         take_partitions (claims and auto-acks), release_claims (a claim taken back), pass_cursors
+--         (messages that went away) and move_cursors (seek).
 create function skep.move_cursor(
   p_cursor skep.cursor, p_acked bigint, p_done bigint[], p_nacked bigint[], p_failed bigint[],
   p_failures integer[], p_retry_at timestamptz, p_ends_lease boolean, p_now timestamptz)
@@ -67,10 +68,8 @@ begin
       done = v_done,
       leased = case when v_is_finished then null else c.leased end,
       available_at = v_available_at,
-      leased_from = null,
+      leased_from = case when not v_is_finished then c.leased_from end,
       -- The rest of the leased range was delivered with it.
-      deliveries = case when v_acked = c.acked then c.deliveries
-                        when v_acked < c.leased then 1 else 0 end,
       unanswered = case when v_acked + 1 = any(p_nacked) then 0
                         when v_acked = c.acked then c.unanswered
                         when v_acked < c.leased then 1 else 0 end,

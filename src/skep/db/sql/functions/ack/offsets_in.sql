@@ -1,6 +1,5 @@
 -- offsets_in: list the offsets of a set that lie in a range.
--- Takes   p_set; p_after, p_to: the range (p_after, p_to].
--- Returns an ascending array; null if empty.
+-- Returns the offsets in (p_after, p_to], ascending; null if there are none.
 -- Locks   none.
 -- Why     Cursors store done offsets as ranges; the reader of a batch needs a list, which is short.
 --         A function, so that take_partitions pays only where there are any.

@@ -1,7 +1,5 @@
 -- renew_leases: extend leases.
--- Takes   p_lease_id, p_seconds: parallel arrays.
--- Returns lease_id and expires_at (the earliest of its partitions) of each lease still held
---         somewhere.
+-- Returns per lease still held somewhere; expires_at: the earliest of its partitions.
 -- Locks   as lock_cursors.
 -- Why     A renewal never shortens a lease and never revives an expired one: another consumer may
 --         be taking the partition. For the laterals see push_segments.

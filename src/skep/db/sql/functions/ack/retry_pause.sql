@@ -1,6 +1,4 @@
 -- retry_pause: how long to back off after a failure.
--- Takes   p_failures: 1 or more; p_delay_ms: after the first failure; p_delay_ms_max: the upper
---         bound.
 -- Returns the interval: doubles with each failure up to the bound, never below p_delay_ms.
 -- Locks   none.
 -- Why     The shift is capped at 31 bits, so it cannot overflow however often a message fails.

@@ -1,5 +1,4 @@
 -- assert_leadership: refuse background work to a process that is not its leader.
--- Takes   p_service, p_holder: as take_leadership.
 -- Raises  SK423 if p_holder does not hold an unexpired lease.
 -- Locks   none.
 -- Why     A process that was stopped for a minute wakes up believing that it leads; so each step

@@ -1,6 +1,5 @@
 -- list_instances: the instances that serve this installation.
--- Returns per instance that reported within the last hour, last seen first: id, host, port,
---         version, worker_count, started_at, silent_s (seconds since its last report).
+-- Returns per instance that reported within the last hour, last seen first.
 -- Locks   none.
 -- Why     The database's clock is the only one all instances share.
 create function skep.list_instances(p_limit integer)

@@ -1,5 +1,5 @@
 -- report_instance: record that an instance is alive.
--- Takes   p_id: new at each start. p_host, p_port, p_version, p_worker_count.
+-- Takes   p_id: new at each start.
 -- Locks   its skep.instance row; rows of dead instances, skipping locked ones.
 -- Why     One write per report, however large the installation. An instance that crashed is deleted
 --         after an hour, by any other that reports.

@@ -1,5 +1,4 @@
 -- resign_leadership: give up leadership at once.
--- Takes   p_service, p_holder: as take_leadership.
 -- Returns whether p_holder was the recorded leader.
 -- Locks   the skep.leadership row.
 -- Why     After a planned restart the work must not wait for the lease to expire.

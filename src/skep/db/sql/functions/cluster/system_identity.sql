@@ -5,8 +5,7 @@
 -- Why     A dump restored elsewhere keeps the archive's watermarks, but its transaction ids mean
 --         other transactions there. Two installations in one database share transactions, but
 --         neither partitions nor the archive directory, which is named after this. The default
---         schema is spelled in two parts, so that installing under another name does not replace it
---         here.
+--         schema is spelled in two parts because installing replaces its name.
 create function skep.system_identity() returns text
 language sql stable as $$
   select c.system_identifier::text || ':' || d.oid::text

@@ -1,5 +1,5 @@
 -- take_leadership: become or stay the leader of a kind of background work.
--- Takes   p_service: the kind of work. p_holder. p_seconds: the duration of the lease from now.
+-- Takes   p_seconds: the duration of the lease from now.
 -- Returns whether p_holder leads until then.
 -- Locks   the skep.leadership row.
 -- Why     A row with an expiry, not an advisory lock: it survives poolers, names its holder, and

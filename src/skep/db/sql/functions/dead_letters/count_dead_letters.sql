@@ -1,5 +1,4 @@
 -- count_dead_letters: count the dead letters that match a filter, up to a bound.
--- Takes   the filter of matching_letters; p_bound.
 -- Returns the number, or p_bound + 1 if there are more.
 -- Locks   none.
 -- Why     A page of a listing must not cost in proportion to what it does not show.

@@ -1,5 +1,4 @@
 -- delete_dead_letters: delete dead letters that match a filter.
--- Takes   the filter of matching_letters; p_limit.
 -- Returns how many were deleted; fewer than p_limit: none is left.
 -- Locks   skep.dead_letter rows for update, in id order.
 -- Why     Only the letters go: the message itself belongs to all groups of its queue. Bounded, so

@@ -1,6 +1,5 @@
 -- describe_letter: one dead letter, or the record of one that was redriven.
--- Returns one row or none: as list_dead_letters; for a redriven letter redriven_at, to_partition_id
---         and to_offset instead of the envelope.
+-- Returns a redriven letter has redriven_at and its new address instead of the envelope.
 -- Locks   none.
 -- Why     For a letter that is gone, the answer says where its message went.
 create function skep.describe_letter(p_id bigint)

@@ -1,10 +1,9 @@
 -- finish_redrive: end a running redrive.
--- Takes   p_id; p_owner: only if it still owns the job, null for any owner; p_state: done,
---         cancelled or failed; p_error.
+-- Takes   p_owner: only if it owns the job, null for any. p_state: done, cancelled or failed.
 -- Returns whether it was running.
 -- Locks   the skep.redrive row, which waits for a batch in flight.
--- Why     What ended stays ended: a worker stops when its job is cancelled, and a finished job
---         cannot be cancelled.
+-- Why     What ended stays ended: a worker stops with its job, and a finished one cannot be
+--         cancelled.
 create function skep.finish_redrive(p_id uuid, p_owner uuid, p_state text, p_error text)
 returns boolean
 language plpgsql as $$

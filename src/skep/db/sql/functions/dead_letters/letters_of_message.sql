@@ -1,6 +1,6 @@
 -- letters_of_message: the dead letters of a message, newest failure first.
--- Takes   p_partition_id, p_offset; p_group: a group name, or null for all.
--- Returns id, group_name.
+-- Takes   p_group: null for all.
+-- Returns by failed_at, newest first.
 -- Locks   none.
 -- Why     A message has one letter for each group that gave up on it.
 create function skep.letters_of_message(p_partition_id bigint, p_offset bigint, p_group text)

@@ -1,7 +1,6 @@
 -- list_dead_letters: a page of the dead letters that match a filter, newest failure first.
--- Takes   the filter of matching_letters; p_limit, p_offset.
--- Returns per letter: id, the address of its message, the names around it, transaction_id, error,
---         failures, created_at, failed_at, envelope.
+-- Takes   the filter of matching_letters.
+-- Returns per letter, with the address of its message and the names around it.
 -- Locks   none.
 -- Why     Names are looked up for the page only. A custom plan, because each part of the filter has
 --         its own index. A partition that was removed since has no name.

@@ -1,5 +1,5 @@
 -- list_redrives: redrives and their progress, newest first.
--- Takes   p_id: only this one, or null; p_limit, p_offset.
+-- Takes   p_id: only this one, or null.
 -- Returns rows of skep.redrive.
 -- Locks   none.
 -- Why     One function for one and for many keeps their columns the same.

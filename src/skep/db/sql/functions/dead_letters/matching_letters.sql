@@ -1,6 +1,6 @@
 -- matching_letters: the dead letters that match a filter.
--- Takes   p_queue, p_group, p_partition: names; p_from, p_to: when the group gave up; p_error: part
---         of the error text; p_ids. Null in any of them matches everything.
+-- Takes   p_from, p_to: when the group gave up; p_error: part of the error text. Null matches
+--         everything.
 -- Returns rows of skep.dead_letter, unordered.
 -- Locks   none.
 -- Why     The one definition of the filter, so that listing, counting, deleting and redriving

@@ -1,6 +1,6 @@
 -- next_letters: the next letters of a redrive.
--- Takes   the filter of matching_letters; p_after, p_upto: ids in (p_after, p_upto]; p_limit.
--- Returns id, queue_name, partition_name (null if the partition is gone), envelope; by id.
+-- Takes   the filter of matching_letters; ids in (p_after, p_upto].
+-- Returns by id; partition_name is null if the partition is gone.
 -- Locks   none: redrive_letters decides under locks what moves.
 -- Why     By id, not by time: the walk can stop anywhere and resume.
 create function skep.next_letters(

@@ -1,5 +1,5 @@
 -- purge_dead_letters: delete some expired dead letters. One step of a run.
--- Takes   p_service, p_holder, p_run_id: as apply_retention. p_keep_s. p_limit: letters to look at.
+-- Takes   as apply_retention. p_limit: letters to look at.
 -- Returns how many were deleted.
 -- Raises  SK423 as assert_leadership.
 -- Locks   the deleted rows, skipping locked ones; then the history rows, by queue.

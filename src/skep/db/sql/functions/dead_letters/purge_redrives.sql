@@ -1,5 +1,5 @@
 -- purge_redrives: delete some old records of redrives. One step of a run.
--- Takes   p_service, p_holder: as apply_retention. p_keep_s. p_limit: rows per table.
+-- Takes   as apply_retention. p_limit: rows per table.
 -- Returns how many rows were deleted from the table that lost more.
 -- Raises  SK423 as assert_leadership.
 -- Locks   as delete_before.

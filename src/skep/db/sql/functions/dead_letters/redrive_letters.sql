@@ -1,17 +1,14 @@
--- redrive_letters: push the messages of dead letters again and delete the letters, in one
--- transaction.
--- Takes   per letter, in parallel arrays: p_letter_id, p_partition_id (the target), p_key,
---         p_envelope. p_redrive_id, p_owner, p_position: the job of this batch, its owner, and its
---         progress after the batch; null without a job.
--- Returns per letter: letter_id, result, queue_id, partition_id, message_offset. Results: moved;
---         duplicate (the partition already holds the message; the letter stays); gone (the letter
---         or its target no longer exists). No row at all: the job is not running under this owner.
+-- redrive_letters: push the messages of dead letters again and delete the letters.
+-- Takes   per letter, in parallel arrays; p_partition_id: the target. p_redrive_id, p_owner,
+--         p_position: the job, its owner, and its progress after this batch; null without one.
+-- Returns per letter. Results: moved; duplicate (the partition already holds the message; the
+--         letter stays); gone (the letter or its target no longer exists). No row at all: the job
+--         is not running under this owner.
 -- Raises  40001 if a letter vanished while its message was pushed; everything is rolled back.
--- Locks   the skep.redrive row; then as push_segments; then skep.dead_letter rows for update, in id
---         order.
+-- Locks   the skep.redrive row; as lock_partitions; as push_distinct; then skep.dead_letter rows
+--         for update, in id order.
 -- Why     Letters come last, as in every function that holds a partition or cursor and touches
---         letters; nothing waits after they are deleted. The price: a push may be in vain and is
---         rolled back.
+--         letters; nothing waits after they are deleted. A push in vain is rolled back.
 create function skep.redrive_letters(
   p_letter_id bigint[], p_partition_id bigint[], p_key bytea[], p_envelope bytea[],
   p_redrive_id uuid, p_owner uuid, p_position bigint)
@@ -20,10 +17,11 @@ returns table (
 language plpgsql as $$
 #variable_conflict use_column
 declare
+  v_target constant bigint[] :=
+    array(select distinct u.id from unnest(p_partition_id) u(id) order by u.id);
   v_letter_id bigint[];
   v_to_partition bigint[];
   v_to_offset bigint[];
-  v_is_duplicate boolean[];
   v_moved bigint[];
 begin
   if p_redrive_id is not null then
@@ -34,20 +32,24 @@ begin
     end if;
   end if;
 
-  select array_agg(l.letter_id), array_agg(l.partition_id), array_agg(l.message_offset),
-         array_agg(l.is_duplicate), array_agg(l.letter_id) filter (where not l.is_duplicate)
-  into v_letter_id, v_to_partition, v_to_offset, v_is_duplicate, v_moved
+  perform skep.lock_partitions(v_target);
+  select array_agg(l.id), array_agg(v_target[l.partition]), array_agg(l.at),
+         array_agg(l.id) filter (where not l.is_duplicate)
+  into v_letter_id, v_to_partition, v_to_offset, v_moved
   from (
-    select array_agg(i.id order by i.partition_id, i.id) as ids,
-           array_agg(i.partition_id order by i.partition_id, i.id) as partitions,
-           array_agg(i.key order by i.partition_id, i.id) as keys,
-           array_agg(i.envelope order by i.partition_id, i.id) as envelopes
+    select array_agg(i.id order by i.id) as ids,
+           array_agg(array_position(v_target, i.partition_id) order by i.id) as partition,
+           array_agg(i.key order by i.id) as key, array_agg(i.envelope order by i.id) as envelope
     from unnest(p_letter_id, p_partition_id, p_key, p_envelope) i(id, partition_id, key, envelope)
     where exists (select from skep.dead_letter d where d.id = i.id)
-  ) present
-  cross join lateral skep.push_letters(
-    present.ids, present.partitions, present.keys, present.envelopes) l
-  where present.ids is not null;
+  ) m
+  cross join lateral skep.push_distinct(
+    v_target, array_fill(0::bigint, array[cardinality(v_target)]),
+    array_fill('infinity'::timestamptz, array[cardinality(v_target)]), m.partition, m.key,
+    m.envelope) d
+  cross join lateral unnest(m.ids, m.partition, d.push_offset, d.push_is_duplicate)
+    l(id, partition, at, is_duplicate)
+  where m.ids is not null and l.at is not null;
 
   perform 1 from skep.dead_letter d where d.id = any(v_letter_id) order by d.id for update;
   if (select count(*) from skep.dead_letter d where d.id = any(v_moved))

@@ -1,6 +1,6 @@
 -- start_redrive: record a redrive of all dead letters that match a filter now.
--- Takes   p_id; p_filter, p_target: as the broker reads them back; p_letters_max: null for no
---         limit; p_total, p_is_total_estimate; p_owner: the process that runs it.
+-- Takes   p_filter, p_target: as the broker reads them back; p_letters_max: null for no limit;
+--         p_owner: the process that runs it.
 -- Returns whether it is new; an existing job of this id is left unchanged.
 -- Locks   none beyond the new row.
 -- Why     The highest letter id of this moment ends the job. A message that dies again gets a

@@ -1,5 +1,5 @@
 -- take_over_redrives: take over redrives whose owner has stopped.
--- Takes   p_owner; p_idle_s: how long a job may be without progress.
+-- Takes   p_idle_s: how long a job may be without progress.
 -- Returns their ids.
 -- Locks   skep.redrive rows for no key update, skipping locked ones, which are being worked on.
 -- Why     The process that accepted a job may be gone. A batch takes a moment, so a job without

@@ -1,16 +1,16 @@
 -- drain_records: store the messages of a part of a spill file and record that it is drained.
 -- Takes   p_file_id, p_from, p_to: the part. p_resolve: a lost call may have stored the messages
---         before they were spilled, above guaranteed_to, whatever the window. p_partition_id,
---         p_guaranteed_to, p_guaranteed_since, p_partition, p_key, p_envelope as push_distinct.
---         p_queue_id, p_version as push_segments. p_later_*: scheduled messages as
---         schedule_messages.
+--         before they were spilled, above guaranteed_to, whatever the window. p_partition_id to
+--         p_envelope as push_distinct. p_queue_id, p_version as push_segments. p_later_*: scheduled
+--         messages as schedule_messages.
 -- Returns first a row with the position up to which the file is drained; if it is not p_to, an
 --         earlier call got further or less far than the caller assumed, and nothing was done. Then
---         one row per partition that got something: partition, and as push_distinct stored_item,
---         first, created_at, duplicate_item, gap_first, gap_keys, gap_created_at.
+--         one row per partition: partition, stored_item and duplicate_item (1-based positions of
+--         its messages), first and created_at of what was stored, gap_* as push_segments.
 -- Raises  SK409 if a queue was reconfigured; P0002 if a partition or queue is gone; 55P03 while
 --         deferred operations, accepted before the messages were spilled, wait for a partition.
 -- Locks   the skep.drained_file row; then all partitions and cursors as push_segments.
+-- Model   Failover!Drain
 -- Why     Duplicates are found inside the queue's window only, and a spilled message may be older
 --         when it comes a second time, after a crash or a lost answer. So progress is written in
 --         the same transaction, and a drained part is never drained again.
@@ -20,7 +20,8 @@ create function skep.drain_records(
   p_partition integer[], p_key bytea[], p_envelope bytea[],
   p_queue_id integer[], p_version integer[],
   p_later_queue_id integer[], p_later_partition text[], p_later_key bytea[],
-  p_later_transaction_id text[], p_later_envelope bytea[], p_later_deliver_at timestamptz[])
+  p_later_transaction_id text[], p_later_envelope bytea[], p_later_deliver_at timestamptz[],
+  p_later_nonce bigint[] default null)
 returns table (
   "position" bigint, partition integer, stored_item integer[], first bigint, created_at timestamptz,
   duplicate_item integer[], gap_first bigint, gap_keys bytea, gap_created_at timestamptz)
@@ -28,7 +29,7 @@ language plpgsql as $$
 #variable_conflict use_column
 declare
   v_position bigint;
-  v_partitions bigint;
+  v_pushed record;
 begin
   insert into skep.drained_file (file_id, position, drained_at)
   values (p_file_id, p_from, skep.now())
@@ -55,22 +56,33 @@ begin
   ) then
     raise exception using errcode = '55P03', message = 'operations wait for a partition';
   end if;
-  return query
-  select p_to, d.partition, d.stored_item, d.first, d.created_at, d.duplicate_item,
-         d.gap_first, d.gap_keys, d.gap_created_at
-  from skep.push_distinct(
+  select * into strict v_pushed from skep.push_distinct(
     p_partition_id, p_guaranteed_to, p_guaranteed_since, p_partition, p_key, p_envelope,
-    p_resolve) d;
-  get diagnostics v_partitions = row_count;
-  if v_partitions < cardinality(p_partition_id) then
+    p_resolve);
+  if array_position(v_pushed.push_offset, null) is not null then
     raise exception using errcode = 'P0002', message = 'a partition is gone';
   end if;
+  return query
+  select p_to, m.partition, m.stored_item, v_pushed.partition_first[m.partition],
+         v_pushed.partition_created_at[m.partition], m.duplicate_item,
+         v_pushed.gap_first[m.partition], v_pushed.gap_keys[m.partition],
+         v_pushed.gap_created_at[m.partition]
+  from (
+    select u.partition,
+           array_agg(u.item::integer order by u.item) filter (where not u.is_duplicate)
+             as stored_item,
+           array_agg(u.item::integer order by u.item) filter (where u.is_duplicate)
+             as duplicate_item
+    from unnest(p_partition, v_pushed.push_is_duplicate) with ordinality
+           u(partition, is_duplicate, item)
+    group by u.partition order by u.partition
+  ) m;
 
   if cardinality(p_later_key) > 0 and exists (
     select from skep.schedule_messages(
       p_later_queue_id, p_later_partition, p_later_key, p_later_transaction_id, p_later_envelope,
       p_later_deliver_at, array_fill(null::double precision, array[cardinality(p_later_key)]),
-      2147483647, true) s
+      2147483647, true, p_later_nonce) s
     where s.outcome in ('again', 'gone'))
   then
     raise exception using errcode = 'P0002', message = 'a queue is gone';

@@ -1,9 +1,8 @@
 -- aim_seek: where a seek would put a group's cursors, and what it would skip or replay.
--- Takes   p_group_id, p_partition_id: the cursors. p_to: end; start; timestamp (the first message
---         stored at p_moment or later); offset (the message at p_offset); subscription (where the
---         group would start if it subscribed again).
--- Returns per cursor: partition_id, acked (now), target (acked after the seek), skipped (unread
---         messages it would pass), replayed (finished messages it would deliver again).
+-- Takes   p_to: end; start; timestamp (the first message stored at p_moment or later); offset (the
+--         message at p_offset); subscription (where the group would start if it subscribed again).
+-- Returns per cursor: acked (now), target (acked after the seek), skipped (unread messages it would
+--         pass), replayed (finished messages it would deliver again).
 -- Locks   none.
 -- Why     Preview and seek share these rules. A target outside the partition becomes its nearest
 --         end. For the laterals see push_segments.

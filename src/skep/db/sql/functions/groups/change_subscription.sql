@@ -1,5 +1,5 @@
 -- change_subscription: change the start of a group's subscriptions.
--- Takes   p_group: a name, on all queues that have it. p_moment.
+-- Takes   p_group: a name, on all queues that have it.
 -- Returns how many subscriptions changed.
 -- Locks   skep.consumer_group rows for no key update, in id order.
 -- Why     It decides where the group starts when its progress is forgotten (forget_partitions) and,

@@ -1,5 +1,4 @@
 -- counts_as_reader: whether a consumer group counts among the readers of its queue.
--- Takes   p_group: the row of the group.
 -- Returns true for every named group; for the default group once a consumer has polled without a
 --         group, or while the queue has no other.
 -- Locks   none.

@@ -1,9 +1,7 @@
 -- describe_partitions: progress of groups in each of their partitions, by page.
--- Takes   p_group_id: groups in listing order. p_limit, p_offset: counted over the partitions of
---         all groups.
--- Returns by group, then partition name: group_id, partition_id, partition_name, head, tail, acked
---         (at least tail - 1), backlog, lag_s (age of the first unread message), lease_id (null
---         unless leased now), failing (messages recorded as failed).
+-- Takes   p_limit, p_offset: counted over the partitions of all groups.
+-- Returns by group, then partition name; acked (at least tail - 1), lag_s (age of the first unread
+--         message), lease_id (null unless leased now), failing (messages recorded as failed).
 -- Locks   none.
 -- Why     A page costs what it shows, plus one index step per partition before it. For the laterals
 --         see push_segments.

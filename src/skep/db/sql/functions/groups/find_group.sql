@@ -1,6 +1,5 @@
 -- find_group: find a queue and a consumer group by name.
--- Returns queue_id, group_id; group_id is null if the queue has no such group. No row: no such
---         queue.
+-- Returns group_id is null if the queue has no such group. No row: no such queue.
 -- Locks   none.
 -- Why     Operators name things that may not exist, and are told which of the two is missing.
 --         Unlike provision_group it creates nothing.

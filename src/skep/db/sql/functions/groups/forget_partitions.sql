@@ -1,6 +1,6 @@
 -- forget_partitions: forget a group's progress in the next partitions of a queue.
--- Takes   p_queue_id, p_group_id; p_is_kept: the subscription stays and its cursors start again;
---         otherwise they are deleted. p_from, p_limit: as page_partitions.
+-- Takes   p_is_kept: the subscription stays and its cursors start again; otherwise they are
+--         deleted. p_from, p_limit: as page_partitions.
 -- Returns one row: partitions (cursors forgotten), next_name as page_partitions.
 -- Raises  SK404 if the subscription should stay and does not exist.
 -- Locks   skep.cursor rows in (partition_id, group_id) order, waiting.
@@ -13,14 +13,12 @@ language plpgsql as $$
 #variable_conflict use_column
 declare
   v_partition_id bigint[];
-  v_next text;
-  v_partitions bigint;
 begin
-  select l.partition_id, l.next_name into v_partition_id, v_next
+  select l.partition_id, l.next_name into v_partition_id, next_name
   from skep.page_partitions(p_queue_id, p_from, p_limit) l;
   if p_is_kept then
     perform skep.assert_group(p_group_id);
-    select count(*) into v_partitions
+    select count(*) into partitions
     from (
       select array_agg(a.partition_id) as ids, array_agg(a.target) as targets
       from skep.aim_seek(p_group_id, v_partition_id, 'subscription', null, null) a
@@ -36,10 +34,10 @@ begin
     ) c;
     delete from skep.cursor c
     where c.partition_id = any(v_partition_id) and c.group_id = p_group_id;
-    get diagnostics v_partitions = row_count;
+    get diagnostics partitions = row_count;
   end if;
 
   delete from skep.dead_letter d
   where d.partition_id = any(v_partition_id) and d.group_id = p_group_id;
-  return query select v_partitions, v_next;
+  return next;
 end $$;

@@ -1,16 +1,13 @@
 -- lagging_partitions: the partitions whose first unread message is oldest, worst first.
--- Takes   p_group, p_queue: names, null for any; without p_group only readers count
---         (counts_as_reader). p_lag_s: the minimum age in seconds. p_look_max: roughly how many
---         partitions to look at. p_limit, p_offset.
+-- Takes   p_group, p_queue: null for any; without p_group only readers count (counts_as_reader).
+--         p_lag_s: the minimum age in seconds. p_look_max: roughly how many partitions to look at.
 -- Returns total (partitions found), is_partial (some group has more active partitions than were
---         looked at), and per partition: group_name, queue_name, partition_id, partition_name,
---         lease_id (null unless leased now), backlog, oldest_at, lag_s. An empty page is one row
---         with only total and is_partial.
+--         looked at), and per partition; lease_id is null unless leased now. An empty page is one
+--         row with only total and is_partial.
 -- Locks   none.
 -- Why     The index of partitions that are not idle is searched from both ends: unpolled partitions
 --         have been ready longest, and partitions blocked by a consumer or a poison message are
---         leased or backing off. The look-up of the oldest segment is written out, as in
---         measure_backlog.
+--         leased or backing off. The oldest segment is looked up as in measure_backlog.
 create function skep.lagging_partitions(
   p_group text, p_queue text, p_lag_s integer, p_look_max integer, p_limit integer,
   p_offset integer)

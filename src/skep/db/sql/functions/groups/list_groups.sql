@@ -1,12 +1,9 @@
 -- list_groups: consumer groups with their subscriptions, one row per group and queue.
--- Takes   p_group, p_queue: names, null for any; without p_group only readers count
---         (counts_as_reader). p_limit, p_offset.
--- Returns total, and per row of the page, by group and queue name: group_id, group_name, queue_id,
---         queue_name, subscription_mode, subscribed_from (mode new: when it subscribed),
---         created_at, is_paused, conflation. An empty page is one row with only the total.
+-- Takes   p_group, p_queue: null for any; without p_group only readers count (counts_as_reader).
+-- Returns total, and the page by group and queue name; subscribed_from (mode new: when it
+--         subscribed). An empty page is one row with only the total.
 -- Locks   none.
--- Why     Reads groups and queues, never partitions; measure_backlog measures the groups of the
---         page.
+-- Why     Reads groups and queues, never partitions; measure_backlog measures a page.
 create function skep.list_groups(p_group text, p_queue text, p_limit integer, p_offset integer)
 returns table (
   total bigint, group_id integer, group_name text, queue_id integer, queue_name text,

@@ -1,10 +1,8 @@
 -- measure_backlog: what consumer groups have yet to read, in messages and time.
--- Takes   p_group_id. p_exact_max: how many partitions to count, in all.
--- Returns per group that exists: group_id; partitions; partitions_behind, backlog, lag_s:
---         partitions with unread messages, those messages, the age of the oldest in seconds;
---         ready_s: how long a partition has waited for a poll; is_held: some partition is leased;
---         is_estimated: sampled, because the queue has more than p_exact_max partitions or too many
---         of them are active.
+-- Takes   p_exact_max: how many partitions to count, in all.
+-- Returns per group that exists: lag_s: the age of the oldest unread message; ready_s: how long a
+--         partition has waited for a poll; is_held: some partition is leased; is_estimated:
+--         sampled, because there are more than p_exact_max partitions or too many are active.
 -- Locks   none.
 -- Why     Only partitions that are not idle can hold unread messages, and an index lists them: the
 --         cost follows these, and sampling bounds it. Groups with few of them are counted first, so
@@ -55,24 +53,32 @@ begin
   where g.partitions > v_share or g.up_to > p_exact_max;
 
   return query
-  with sampled as materialized (
-    select s.group_id, count(*) * max(s.weight) as partitions,
-           count(*) filter (where b.backlog > 0) * max(s.weight) as partitions_behind,
-           sum(b.backlog) * max(s.weight) as backlog,
-           min(b.oldest_at) as oldest_at
+  with measured as materialized (
+    select s.group_id, sum(s.weight) filter (where s.is_sampled) as partitions,
+           sum(s.weight) filter (where b.backlog > 0) as partitions_behind,
+           sum(b.backlog * s.weight) as backlog, min(b.oldest_at) as oldest_at
     from (
-      select * from skep.sample_cursors(v_large, v_sample_blocks)
+      select c.*, true as is_sampled from skep.sample_cursors(v_large, v_sample_blocks) c
       where cardinality(v_large) > 0
       union all
-      select * from skep.spread_cursors(
-        array(select unnest(v_busy) except select unnest(v_large)), v_sample_partitions)
+      select c.*, true from skep.spread_cursors(
+        array(select unnest(v_busy) except select unnest(v_large)), v_sample_partitions) c
+      union all
+      select i.id, c.partition_id, c.acked, c.done, c.available_at, 1, false
+      from unnest(p_group_id) i(id)
+      cross join lateral (
+        select c.partition_id, c.acked, c.done, c.available_at from skep.cursor c
+        where i.id <> all(v_busy) and c.group_id = i.id and c.available_at is not null offset 0
+      ) c
     ) s
     left join lateral (
       select l.backlog, o.created_at as oldest_at
       from (
         select p.tail, skep.partition_backlog(p.head, p.tail, s.acked, s.done) as backlog
         from skep.partition p
-        where p.id = s.partition_id and s.available_at is not null and s.group_id = any(v_busy)
+        -- A group that is not busy is counted, even where its partitions are sampled.
+        where p.id = s.partition_id and s.available_at is not null
+          and s.is_sampled = (s.group_id = any(v_busy))
         offset 0
       ) l
       left join lateral (
@@ -85,44 +91,17 @@ begin
     ) b on true
     group by s.group_id
   )
-  select g.id,
-         coalesce(round(case when x.is_large then s.partitions end)::bigint, n.partitions),
-         coalesce(
-           round(case when x.is_busy then s.partitions_behind end)::bigint, b.partitions_behind, 0),
-         coalesce(round(case when x.is_busy then s.backlog end)::bigint, b.backlog, 0),
-         skep.age_s(case when x.is_busy then s.oldest_at else b.oldest_at end, v_now),
-         skep.age_s(r.ready_since, v_now),
-         h.is_held,
-         x.is_large or x.is_busy
+  select g.id, coalesce(case when g.id = any(v_large) then round(s.partitions)::bigint end,
+                        n.partitions),
+         coalesce(round(s.partitions_behind)::bigint, 0), coalesce(round(s.backlog)::bigint, 0),
+         skep.age_s(s.oldest_at, v_now), skep.age_s(r.ready_since, v_now), h.is_held,
+         g.id = any(v_large) or g.id = any(v_busy)
   from unnest(p_group_id) i(id)
   cross join lateral (
     select g.id, g.queue_id from skep.consumer_group g where g.id = i.id offset 0
   ) g
-  cross join lateral (
-    select g.id = any(v_large) as is_large, g.id = any(v_busy) as is_busy
-  ) x
-  left join sampled s on s.group_id = g.id
+  left join measured s on s.group_id = g.id
   join unnest(v_queue, v_partitions) n(queue_id, partitions) on n.queue_id = g.queue_id
-  left join lateral (
-    select count(*) as partitions_behind, sum(l.backlog)::bigint as backlog,
-           min(o.created_at) as oldest_at
-    from (
-      select c.partition_id, greatest(c.acked + 1, p.tail) as unread,
-             skep.partition_backlog(p.head, p.tail, c.acked, c.done) as backlog
-      from skep.cursor c
-      cross join lateral (
-        select p.head, p.tail from skep.partition p where p.id = c.partition_id offset 0
-      ) p
-      where not x.is_busy and c.group_id = g.id and c.available_at is not null
-      offset 0
-    ) l
-    left join lateral (
-      select o.created_at from skep.segment o
-      where o.partition_id = l.partition_id and o.first <= l.unread
-      order by o.first desc limit 1
-    ) o on true
-    where l.backlog > 0
-  ) b on true
   left join lateral (
     select c.available_at as ready_since from skep.cursor c
     where c.group_id = g.id and c.available_at <= v_now

@@ -1,8 +1,7 @@
 -- move_cursors: move cursors of a group forwards or backwards.
--- Takes   p_group_id; per partition, in parallel arrays without repeats: p_partition_id, p_acked
---         (the last offset that counts as done). p_starts_at: deliver nothing pushed before;
---         ignored once it has passed.
--- Returns partition_id and the new acked of each cursor that exists.
+-- Takes   p_acked: per partition, the last offset that counts as done. p_starts_at: deliver nothing
+--         pushed before; ignored once it has passed.
+-- Returns each cursor that exists, with its new acked.
 -- Locks   as lock_cursors.
 -- Why     A seek starts afresh: leases end, so that late acks are refused; failures, deliveries and
 --         the former start are forgotten; above the cursor only deleted messages stay done. The
@@ -26,7 +25,9 @@ begin
       leased_from = null,
       leased = null,
       lease_id = null,
+      delivered = 0,
       deliveries = 0,
+      steps = null,
       unanswered = 0,
       nacked = null,
       retry_at = null,

@@ -1,8 +1,7 @@
 -- pause_group: stop or resume delivery to a consumer group.
 -- Raises  SK404 if the group does not exist.
 -- Locks   the skep.consumer_group row.
--- Why     Leases stay, so that delivered messages can be acknowledged; polls get nothing until the
---         group is resumed.
+-- Why     Leases stay, so that delivered messages can be acknowledged; polls get nothing.
 create function skep.pause_group(p_group_id integer, p_is_paused boolean) returns void
 language plpgsql as $$
 begin

@@ -1,19 +1,19 @@
 -- provision_group: find a consumer group, or subscribe it.
--- Takes   p_queue, p_group: names. p_mode: all, new or timestamp. p_from: the start of a timestamp
---         subscription. Mode and start only apply to a new group. p_conflation: deliver only the
---         newest message of each partition; applies until it was decided once, null decides
---         nothing.
--- Returns queue_id, group_id, and the conflation in force.
+-- Takes   p_mode: all, new or timestamp. p_from: the start of a timestamp subscription. Mode and
+--         start only apply to a new group. p_conflation: deliver only the newest message of each
+--         partition; applies until it was decided once, null decides nothing. p_create: whether a
+--         queue that does not exist is created.
+-- Returns the ids, and the conflation in force; nothing if the queue is not there.
 -- Locks   an existing group: nothing, or its own row when conflation is decided or the default
 --         group is polled for the first time. A new group: its skep.queue row for update, against
 --         provision_partitions and other new groups.
--- Why     The subscription exists from the first poll on, before any message, so that mode new
---         never skips the first one. A new cursor is ready, not idle: a push in flight may have
---         looked for idle cursors before it existed, and only a claim can tell, under the
---         partition's lock, that there is nothing to read. Deleted messages are done from the
---         start.
+-- Why     The subscription exists from the first poll on, before any message, so mode new never
+--         skips the first. A new cursor is ready, not idle: a push in flight may have looked for
+--         idle cursors before it existed, and only a claim can tell, under the partition's lock,
+--         that there is nothing to read. Deleted messages are done from the start.
 create function skep.provision_group(
-  p_queue text, p_group text, p_mode text, p_from timestamptz, p_conflation boolean default null)
+  p_queue text, p_group text, p_mode text, p_from timestamptz, p_conflation boolean default null,
+  p_create boolean default true)
 returns table (queue_id integer, group_id integer, conflation boolean)
 language plpgsql as $$
 #variable_conflict use_column
@@ -41,7 +41,14 @@ begin
     return;
   end if;
 
-  v_queue_id := skep.ensure_queue(p_queue);
+  if p_create then
+    v_queue_id := skep.ensure_queue(p_queue);
+  else
+    select q.id into v_queue_id from skep.queue q where q.name = p_queue;
+    if not found then
+      return;
+    end if;
+  end if;
   perform 1 from skep.queue q where q.id = v_queue_id for update;
   insert into skep.consumer_group (
     queue_id, name, subscription_mode, subscribed_from, conflation, created_at, first_polled_at)
@@ -50,7 +57,8 @@ begin
   returning id into v_group_id;
   if v_group_id is null then
     -- Another session subscribed it while this waited for the queue.
-    return query select * from skep.provision_group(p_queue, p_group, p_mode, p_from, p_conflation);
+    return query
+    select * from skep.provision_group(p_queue, p_group, p_mode, p_from, p_conflation, p_create);
     return;
   end if;
 

@@ -1,11 +1,9 @@
 -- spread_cursors: sample cursors of groups evenly over the partitions of their queues.
--- Takes   p_group_id: groups of queues with at most some thousand partitions. p_partitions: roughly
---         how many partitions per queue.
--- Returns group_id, partition_id, acked, done, available_at, weight as sample_cursors.
+-- Takes   p_partitions: roughly how many partitions per queue.
+-- Returns as sample_cursors.
 -- Locks   none.
 -- Why     Partitions at equal distances in name order represent every queue, even one that blocks
---         of the table would miss. The price is a walk through the names, shared by the groups of a
---         queue.
+--         of the table would miss. The price is a walk through the names.
 create function skep.spread_cursors(p_group_id integer[], p_partitions integer)
 returns table (
   group_id integer, partition_id bigint, acked bigint, done int8multirange,

@@ -1,6 +1,5 @@
 -- sweep_removed_group: delete some cursors of a removed group.
--- Takes   p_group_id: a removed group, or null for one removed over a minute ago: until then the
---         session that removed it sweeps. p_partitions: how many partitions.
+-- Takes   p_group_id: null for one removed over a minute ago, which its session did not sweep.
 -- Returns one row: partitions (cursors deleted), has_more (call again).
 -- Locks   the skep.removed_group row for update (skipping locked ones without p_group_id); then as
 --         forget_partitions.

@@ -3,7 +3,7 @@
 -- Locks   the skep.queue row for share, against new groups; the skep.partition row for no key
 --         update; the segment; its skep.cursor rows in group order; dead letters of the message.
 -- Why     Offsets never move: the message becomes a null in its segment, and cursors before it skip
---         it. Its dead letters hold copies, so they go too. The key stays: a repeated push must not
+--         it. Its dead letters, which are copies, go too. The key stays: a repeated push must not
 --         bring the message back.
 create function skep.delete_message(p_partition_id bigint, p_offset bigint) returns text
 language plpgsql as $$
@@ -46,10 +46,10 @@ begin
 
   perform 1 from skep.cursor c
   where c.partition_id = p_partition_id order by c.group_id for no key update;
-  perform skep.pass_over_message(
+  perform skep.pass_cursors(
     p_partition_id,
     array(select c.group_id from skep.cursor c where c.partition_id = p_partition_id),
-    p_offset, v_now);
+    p_offset, p_offset, v_now);
   delete from skep.dead_letter d
   where d.partition_id = p_partition_id and d.message_offset = p_offset;
   return 'deleted';

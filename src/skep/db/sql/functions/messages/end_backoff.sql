@@ -1,6 +1,6 @@
 -- end_backoff: deliver a failed message again at once.
--- Takes   p_partition_id, p_offset; p_group: a group name, or null for all groups.
--- Returns queue_id and the names of the groups that were backing off because of the message.
+-- Takes   p_group: null for all groups.
+-- Returns the groups that were backing off because of the message.
 -- Locks   skep.cursor rows for no key update, in group order.
 -- Why     After a failure the whole partition backs off, to keep its order. A leased partition is
 --         left alone: its message is being delivered.

@@ -1,5 +1,5 @@
 -- find_message: find the newest message of a partition with a transaction id.
--- Takes   p_partition_id; p_key: of the transaction id; p_transaction_id; p_segments_max.
+-- Takes   p_key: of the transaction id.
 -- Returns its offset or null; if the log does not hold it, that of a dead letter.
 -- Locks   none.
 -- Why     There is no index by transaction id. The walk goes backwards, because recent messages are
@@ -9,18 +9,17 @@ create function skep.find_message(
 returns bigint
 language sql stable as $$
   select coalesce(
-    (select s.first + g
+    (select s.first + k.place
      from (
-       select r.first, r.last, r.keys
+       select r.first, r.keys
        from (
-         select s.first, s.last, s.keys from skep.segment s
+         select s.first, s.keys from skep.segment s
          where s.partition_id = p_partition_id
          order by s.first desc limit p_segments_max
        ) r
        where position(p_key in r.keys) > 0
      ) s
-     cross join lateral generate_series(0, (s.last - s.first)::integer) g
-     where substr(s.keys, g * 16 + 1, 16) = p_key
+     cross join lateral skep.key_places(s.keys, p_key) k(place)
      order by 1 desc limit 1),
     (select max(d.message_offset) from skep.dead_letter d
      where d.partition_id = p_partition_id and d.transaction_id = p_transaction_id));

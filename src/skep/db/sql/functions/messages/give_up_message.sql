@@ -1,11 +1,8 @@
 -- give_up_message: turn a message into a dead letter, for one group or all that wait for it.
--- Takes   p_partition_id, p_offset; p_group: a name, or null for every group that counts
---         (message_standing) and has not finished the message; p_error.
+-- Takes   p_group: null for every group that counts (counts_as_reader) and has not finished it.
 -- Returns the names of the groups; none if all had finished it.
--- Locks   the skep.partition row for no key update; skep.cursor rows for no key update, in group
---         order.
--- Why     What a consumer does with status dlq, for operators. A lease on the message does not stop
---         it.
+-- Locks   the skep.partition row, then skep.cursor rows in group order, for no key update.
+-- Why     What a consumer does with status dlq, for operators. A lease does not stop it.
 create function skep.give_up_message(
   p_partition_id bigint, p_offset bigint, p_group text, p_error text)
 returns table (group_name text)
@@ -22,14 +19,13 @@ begin
     where c.partition_id = p_partition_id
       and c.acked < p_offset and not coalesce(c.done, '{}') @> p_offset
       and case when p_group is not null then g.name = p_group
-               else g.name <> '__QUEUE_MODE__' or c.lease_id is not null or not exists (
-                 select from skep.consumer_group n where n.queue_id = c.queue_id and n.id <> g.id)
-          end
+               else skep.counts_as_reader(g) end
     order by c.group_id for no key update of c
   loop
-    perform skep.bury_range(
-      p_partition_id, v_cursor.group_id, p_offset - 1, p_offset, p_error, v_now);
-    perform skep.pass_over_message(p_partition_id, array[v_cursor.group_id], p_offset, v_now);
+    perform skep.bury_messages(
+      p_partition_id, v_cursor.group_id, array[p_offset], array[p_error], null, v_now);
+    perform skep.pass_cursors(
+      p_partition_id, array[v_cursor.group_id], p_offset, p_offset, v_now);
     group_name := v_cursor.name;
     return next;
   end loop;

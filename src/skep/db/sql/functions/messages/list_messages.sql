@@ -1,15 +1,14 @@
 -- list_messages: a page of the messages in some segments, by segment and within each newest first.
 -- Takes   p_partition_id, p_first: the segments; p_before: only offsets below, null for the whole
---         segment; p_status, p_key: only such messages, or null; p_skip, p_limit.
+--         segment; p_status, p_key: only such messages, or null.
 -- Returns at least one row. matched: the number of matches, skipped ones included. Unless the page
---         is empty: item (the segment's number, 1-based), message_offset, the names around it,
---         priority, created_at, head (the envelope without its data) and the standing as
---         message_standing.
+--         is empty: item (the segment's number, 1-based), head (the envelope without its data) and
+--         the standing as message_standing.
 -- Locks   none.
 -- Why     The standing decides the page, and only then are bodies read, each once. Only the head of
 --         an envelope is decoded: its data may be large or hold an escaped NUL. The clock is read
---         first: a volatile argument would keep message_standing from being inlined, which took
---         twenty times as long.
+--         first: a volatile argument would keep message_standing from being inlined, twenty times
+--         slower.
 create function skep.list_messages(
   p_partition_id bigint[], p_first bigint[], p_before bigint[], p_status text, p_key bytea,
   p_skip bigint, p_limit integer)

@@ -1,8 +1,8 @@
 -- message_letters: the dead letters a message became, and the one it came from.
--- Takes   p_partition_id, p_offset. p_searched: how many of the newest redrives to search.
--- Returns oldest failure first: group_name (null if the group is gone), error, failures, failed_at;
---         redriven_at and the address of the new message, null while it is a dead letter.
---         is_origin: this message is the redriven one, and the address is that of its original.
+-- Takes   p_searched: how many of the newest redrives to search.
+-- Returns oldest failure first: group_name (null if the group is gone); redriven_at and the address
+--         of the new message, null while it is a dead letter. is_origin: this message is the
+--         redriven one, and the address is that of its original.
 -- Locks   none.
 -- Why     Redrives are indexed by time only; an index by address would cost each of them.
 create function skep.message_letters(

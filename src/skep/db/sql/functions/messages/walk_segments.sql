@@ -1,11 +1,9 @@
 -- walk_segments: segments of one or several queues, newest first, a bounded number at a time.
--- Takes   p_queue, p_partition, p_namespace, p_task: names, null for any; p_key: of a transaction
---         id, or null; p_from, p_to: when they were pushed, p_from null for an hour ago;
---         p_after_queue, p_after_xid, p_after_partition, p_after_first: the segment to continue
---         behind, or nulls; p_segments_max, p_messages_max: when to stop.
--- Returns every segment looked at: queue_id, xid (as text), partition_id, first, last, is_wanted.
---         Unwanted ones are returned as places to continue behind, and so is a queue without
---         segments (xid 0).
+-- Takes   p_queue to p_key: null for any; p_from, p_to: when they were pushed, p_from null for an
+--         hour ago; p_after_*: the segment to continue behind, or nulls; p_segments_max,
+--         p_messages_max: when to stop.
+-- Returns every segment looked at. Those not is_wanted are returned as places to continue behind,
+--         and so is a queue without segments (xid 0).
 -- Locks   none.
 -- Why     There is no index by time. Queues are walked youngest first, and each in the order of
 --         transactions, which is the order of time except for the length of a transaction, so the
@@ -30,7 +28,7 @@ declare
   v_xid xid8;
   v_partition_id bigint;
   v_first bigint;
-  v_segment record;
+  v_created_at timestamptz;
 begin
   for v_queue_id in
     select q.id from skep.queue q
@@ -55,8 +53,8 @@ begin
       continue when not found;
     end if;
 
-    for v_segment in
-      (select s.xid, s.partition_id, s.first, s.last, s.created_at,
+    for xid, partition_id, first, last, v_created_at, is_wanted in
+      (select s.xid::text, s.partition_id, s.first, s.last, s.created_at,
               s.created_at between v_from and p_to
                 and (p_key is null or position(p_key in s.keys) > 0) as is_wanted
        from skep.segment s
@@ -64,24 +62,19 @@ begin
          and (s.xid, s.partition_id, s.first) < (v_xid, v_partition_id, v_first)
        order by s.xid desc, s.partition_id desc, s.first desc limit v_segments)
       union all
-      (select s.xid, s.partition_id, s.first, s.last, s.created_at,
+      (select s.xid::text, s.partition_id, s.first, s.last, s.created_at,
               s.created_at between v_from and p_to
                 and (p_key is null or position(p_key in s.keys) > 0)
        from skep.segment s
        where p_partition is not null and s.partition_id = v_named_id and s.first < v_first
        order by s.first desc limit v_segments)
     loop
-      exit when v_segment.created_at < v_from - interval '10 minutes';
+      exit when v_created_at < v_from - interval '10 minutes';
       queue_id := v_queue_id;
-      xid := v_segment.xid::text;
-      partition_id := v_segment.partition_id;
-      first := v_segment.first;
-      last := v_segment.last;
-      is_wanted := v_segment.is_wanted;
       return next;
       v_segments := v_segments - 1;
-      if v_segment.is_wanted then
-        v_messages := v_messages - (v_segment.last - v_segment.first + 1);
+      if is_wanted then
+        v_messages := v_messages - (last - first + 1);
       end if;
       if v_segments <= 0 or v_messages <= 0 then
         return;
@@ -89,13 +82,7 @@ begin
     end loop;
 
     if queue_id is distinct from v_queue_id then
-      queue_id := v_queue_id;
-      xid := '0';
-      partition_id := 0;
-      first := 0;
-      last := -1;
-      is_wanted := false;
-      return next;
+      return query select v_queue_id, '0', 0::bigint, 0::bigint, -1::bigint, false;
       v_segments := v_segments - 1;
       exit when v_segments <= 0;
     end if;

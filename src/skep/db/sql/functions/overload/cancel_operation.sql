@@ -2,8 +2,7 @@
 -- Returns cancelled, unknown (no such operation) or unfit (it is being processed or has ended).
 -- Locks   its skep.partition row for no key update; the skep.operation row for update; then as
 --         leave_operations.
--- Why     An operation that is being processed may already be done; so may one whose claim expired,
---         until another process takes it.
+-- Why     One that is being processed may already be done, even if its claim expired.
 create function skep.cancel_operation(p_id uuid) returns text
 language plpgsql as $$
 declare

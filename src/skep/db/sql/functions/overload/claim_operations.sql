@@ -1,10 +1,8 @@
--- claim_operations: claim the oldest deferred operations of some partitions, with those that may go
--- along.
--- Takes   p_claim_id. p_priority: priorities in claiming order. p_partitions: the maximum of
---         partitions. p_per_partition: operations per partition. p_bytes: payload to return, but at
---         least one operation. p_timeout_s: after this time another process may claim them.
--- Returns id, type, queue, partition, partition_id, retries, is_gone (its queue was deleted),
---         payload; by priority, operations of a partition in order.
+-- claim_operations: claim the oldest deferred operations of some partitions, with those behind.
+-- Takes   p_priority: priorities in claiming order. p_partitions: the maximum of partitions.
+--         p_per_partition: operations per partition. p_bytes: payload to return, but at least one
+--         operation. p_timeout_s: after this time another process may claim them.
+-- Returns by priority, operations of a partition in order; is_gone: its queue was deleted.
 -- Locks   the oldest skep.operation row of each partition for update, skipping locked ones.
 -- Why     Only the oldest operation of a partition is marked as claimed, which protects those
 --         behind it. One whose claim expired counts a failed attempt. The cost follows what is

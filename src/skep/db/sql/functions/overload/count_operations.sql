@@ -1,6 +1,5 @@
 -- count_operations: update the totals of deferred operations.
--- Takes   per change, in parallel arrays: p_partition_id, p_type, p_status, p_operations and
---         p_bytes, negative for what leaves a status.
+-- Takes   per change; p_operations and p_bytes are negative for what leaves a status.
 -- Locks   skep.operation_total rows in order; the last lock of a transaction.
 -- Why     A limit on waiting operations must not cost a count. The shard follows the partition, so
 --         processes on different partitions rarely meet.

@@ -1,15 +1,13 @@
 -- defer_operations: accept operations that cannot run now.
--- Takes   per operation, in parallel arrays: p_id, p_request (operations of one request are
---         accepted together or not at all), p_type, p_partition_id, p_priority, p_item_count,
---         p_items (json), p_payload. p_queue_id, p_version: the queues pushed to and the versions
---         of their rules. p_depth_max, p_bytes_max: limits for all waiting operations;
+-- Takes   per operation, in parallel arrays; p_request: operations of one request are accepted
+--         together or not at all. p_queue_id, p_version: the queues pushed to and the versions of
+--         their rules. p_depth_max, p_bytes_max: limits for all waiting operations;
 --         p_partition_max: for one partition.
--- Returns per operation: id, outcome, queue_position in its partition; waiting and pace_s: how many
---         operations wait now, and seconds per operation; queue, partition: names. Outcomes:
---         accepted; full; partition_full; gone (no such partition); again (another partition of its
---         request is gone).
+-- Returns per operation: queue_position in its partition; waiting and pace_s: how many operations
+--         wait now, and seconds per operation. Outcomes: accepted; full; partition_full; gone (no
+--         such partition); again (another partition of its request is gone).
 -- Raises  SK409 if a queue was reconfigured.
--- Locks   skep.partition rows for no key update, in id order; then totals.
+-- Locks   as lock_partitions; then totals.
 -- Why     Positions are assigned under the lock that pushes and processors take, so a later push
 --         finds that operations wait. Repeating a call with the same ids changes nothing: the
 --         broker may not know whether the first one arrived. Verdicts are window aggregates,
@@ -31,11 +29,7 @@ declare
   v_pace_s constant double precision := skep.operation_pace();
 begin
   perform skep.check_rules(p_queue_id, p_version);
-  perform 1
-  from (select distinct u.id from unnest(p_partition_id) u(id) order by u.id) i
-  cross join lateral (
-    select 1 from skep.partition p where p.id = i.id for no key update
-  ) p;
+  perform skep.lock_partitions(p_partition_id);
   v_now := skep.now();
   select coalesce(sum(t.operations), 0), coalesce(sum(t.bytes), 0) into v_waiting, v_bytes
   from skep.operation_total t where t.status = 'waiting';

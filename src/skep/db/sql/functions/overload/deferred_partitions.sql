@@ -1,9 +1,8 @@
 -- deferred_partitions: which of these partitions have deferred operations.
--- Takes   p_partition_id: partitions. p_type: push or ack_batch.
+-- Takes   p_type: push or ack_batch.
 -- Returns their ids.
 -- Locks   none.
--- Why     For brokers that hold requests back until a partition is free: asking is cheaper than
---         sending the messages again.
+-- Why     Asking is cheaper for a broker than sending the messages again.
 create function skep.deferred_partitions(p_partition_id bigint[], p_type text) returns setof bigint
 language sql stable as $$
   select p.id

@@ -1,6 +1,6 @@
 -- leave_operations: end waiting operations and advance those behind them.
 -- Takes   p_id: waiting or processed operations, locked like their partitions. p_status: their new
---         status. p_answer (json), p_error: per operation; null keeps the old value.
+--         one. p_answer (json), p_error: per operation; null keeps the old value.
 -- Locks   the next skep.operation row of each partition; then totals.
 -- Why     The one place where an operation stops waiting: partition counters, totals and the next
 --         operation change together. Only failed operations keep their payload.

@@ -1,6 +1,6 @@
 -- list_operations: deferred operations, newest first.
--- Takes   p_status, p_queue: null for any. p_before: only smaller numbers, null to begin. p_limit.
--- Returns the listed columns of skep.operation, by descending number.
+-- Takes   p_status, p_queue: null for any. p_before: only smaller numbers, null to begin.
+-- Returns by descending number.
 -- Locks   none.
 -- Why     Paged by number, which is unique and indexed with the status: every page costs the same.
 create function skep.list_operations(

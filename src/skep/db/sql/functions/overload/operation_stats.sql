@@ -1,12 +1,12 @@
 -- operation_stats: deferred operations by type and status.
--- Returns type, status, operations, bytes: one row per pair that ever occurred, processing as a
---         status of its own; pace_s, and oldest_at: when the oldest waiting operation was accepted.
+-- Returns one row per type and status that ever occurred, processing as a status of its own;
+--         oldest_at, newest_at: when the oldest and the newest waiting operation were accepted.
 -- Locks   none.
 -- Why     Reads totals, the few operations being processed, and ends of indexes; never the backlog.
 create function skep.operation_stats()
 returns table (
   type text, status text, operations bigint, bytes bigint, pace_s double precision,
-  oldest_at timestamptz)
+  oldest_at timestamptz, newest_at timestamptz)
 language sql stable as $$
   with working as materialized (
     select o.type, count(*) as operations, sum(o.bytes)::bigint as bytes
@@ -19,7 +19,9 @@ language sql stable as $$
   )
   select c.type, c.status, c.operations, c.bytes, skep.operation_pace(),
          (select o.created_at from skep.operation o
-          where o.status = 'waiting' order by o.number limit 1)
+          where o.status = 'waiting' order by o.number limit 1),
+         (select o.created_at from skep.operation o
+          where o.status = 'waiting' order by o.number desc limit 1)
   from (
     select t.type, t.status,
            t.operations - case when t.status = 'waiting' then coalesce(w.operations, 0) else 0 end

@@ -1,7 +1,6 @@
 -- postpone_operation: put back an operation whose attempt failed, or give it up.
--- Takes   p_id, p_claim_id: the oldest operation of a partition and its claim. p_error.
---         p_retries_max: failed attempts before it is given up. p_pause_s: before the first retry;
---         doubles up to p_pause_s_max.
+-- Takes   p_id: the oldest operation of a partition. p_retries_max: failed attempts before it is
+--         given up. p_pause_s: before the first retry; doubles up to p_pause_s_max.
 -- Returns its new status, waiting or failed; null if the claim was lost to another worker.
 -- Locks   as hold_operations, then as leave_operations.
 -- Why     The partition waits behind it, to keep its order. A failed operation keeps its payload

@@ -1,6 +1,6 @@
 -- process_acks: execute deferred acks and complete their operations in one transaction.
--- Takes   p_operation_id: operations of a claim, in order. p_claim_id. p_row_operation: per ack,
---         the 1-based position of its operation. The rest as ack_messages.
+-- Takes   p_operation_id: operations of a claim, in order. p_row_operation: per ack, the 1-based
+--         position of its operation. The rest as ack_messages.
 -- Returns as ack_messages; a single row of nulls if the claim was lost to another worker.
 -- Locks   as hold_operations, then as ack_messages, then as leave_operations.
 -- Why     As process_pushes. Partitions are locked first: their counters change at the end, and a

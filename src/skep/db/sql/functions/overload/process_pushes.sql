@@ -1,13 +1,11 @@
 -- process_pushes: execute deferred pushes and complete their operations in one transaction.
--- Takes   p_operation_id: operations of a claim, in order. p_claim_id. p_message_operation: per
---         message, the 1-based position of its operation. p_place: per message, the 0-based
---         position in p_push_partition of it or of the earlier message with its key. The rest as
---         settle_operations.
+-- Takes   p_operation_id: operations of a claim, in order. p_message_operation: per message, the
+--         1-based position of its operation. p_place: per message, the 0-based position of it, or
+--         of the earlier message with its key. The rest as settle_operations.
 -- Returns as transact. refusal is claim_lost if the claim was lost to another worker, or a
 --         partition of the operations is not among those given or is gone.
 -- Locks   as hold_operations, then as settle_operations, then as leave_operations.
--- Why     Effect and completion are one transaction: an operation is executed once, whatever
---         crashes.
+-- Why     One transaction for both: an operation is executed once, whatever crashes.
 create function skep.process_pushes(
   p_operation_id uuid[], p_claim_id uuid, p_message_operation integer[], p_place integer[],
   p_required_lease uuid[], p_ack_partition_id bigint[], p_ack_group text[], p_ack_lease_id uuid[],

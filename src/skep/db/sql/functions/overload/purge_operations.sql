@@ -1,5 +1,5 @@
 -- purge_operations: delete operations that ended long ago.
--- Takes   p_keep_s: for completed and cancelled ones; p_keep_failed_s. p_limit: rows per status.
+-- Takes   p_keep_s: for completed and cancelled ones. p_limit: rows per status.
 -- Returns how many were deleted.
 -- Locks   the deleted skep.operation rows, skipping locked ones; then totals.
 -- Why     Status by status, oldest first, so that a run costs what it deletes.

@@ -1,10 +1,9 @@
 -- refuse_deferred: refuse a transaction whose partitions have deferred operations.
--- Takes   p_partition_id: partitions pushed to. p_ack_partition_id: partitions acknowledged.
 -- Raises  SK409 with the message deferred and the 1-based position of the partition as detail.
 -- Locks   none.
 -- Why     A transaction cannot wait in parts behind the operations of its partitions. No lock is
---         needed: an operation is committed before its client hears of it, so whatever that client
---         sends later finds it here.
+--         needed: an operation is committed before its client hears of it, and later requests find
+--         it here.
 create function skep.refuse_deferred(p_partition_id bigint[], p_ack_partition_id bigint[])
 returns void
 language plpgsql as $$

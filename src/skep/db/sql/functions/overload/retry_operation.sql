@@ -1,6 +1,6 @@
 -- retry_operation: let a failed operation wait again, as the last of its partition.
--- Returns outcome: waiting, unknown (no such operation), unfit (it has not failed) or gone (no such
---         partition); queue_position.
+-- Returns outcome: waiting, unknown (no such operation), unfit (has not failed) or gone (no
+--         partition).
 -- Locks   its skep.partition row for no key update; the skep.operation row for update; then totals.
 -- Why     Last, because the operations behind its old place were carried out or are next.
 create function skep.retry_operation(p_id uuid) returns table (outcome text, queue_position integer)

@@ -1,6 +1,6 @@
 -- discover_queues: the queues of a namespace or task, highest priority first.
--- Takes   p_namespace, p_task: empty for any; p_limit.
--- Returns name and priority, by descending priority, then name.
+-- Takes   p_namespace, p_task: empty for any.
+-- Returns by descending priority, then name.
 -- Locks   none.
 -- Why     Consumers may name a namespace or task instead of a queue. Brokers ask about once a
 --         second while such a poll waits, so that new queues are noticed.

@@ -1,7 +1,7 @@
 -- end_leases: end leases now, because their holder is gone.
--- Takes   per partition, in parallel arrays: p_partition_id, p_group_id, p_lease_id.
 -- Returns the number of leases ended.
 -- Locks   as lock_cursors.
+-- Model   Delivery!Expire
 -- Why     The messages were delivered, so unlike release_claims this counts as a delivery: a
 --         message that kills its consumer must not look new for ever. Only the time changes, as if
 --         the lease had expired. A failed message keeps its back-off.

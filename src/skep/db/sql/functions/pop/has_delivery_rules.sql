@@ -1,8 +1,7 @@
 -- has_delivery_rules: whether delivery to a group depends on more than its cursor.
 -- Returns true if plan_partition must be asked about every partition.
 -- Locks   none.
--- Why     Asked once per call. Most queues have no such option, and their partitions must not pay
---         for it.
+-- Why     Asked once per call: the partitions of most queues must not pay for such options.
 create function skep.has_delivery_rules(p_group skep.consumer_group, p_queue skep.queue)
 returns boolean
 language sql immutable as $$

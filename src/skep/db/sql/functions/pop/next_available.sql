@@ -1,5 +1,5 @@
 -- next_available: how long until groups, or single partitions of groups, can be served.
--- Takes   p_group_id, p_partition_id: parallel arrays; partition 0 means all partitions.
+-- Takes   partition 0 means all partitions.
 -- Returns per question with an answer: item (1-based) and seconds until the earliest available_at:
 --         0 or less if ready now; also 0 if the group or partition does not exist, so that a poll
 --         finds out. No row if everything asked about is idle or paused.

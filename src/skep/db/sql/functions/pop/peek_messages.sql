@@ -1,12 +1,10 @@
 -- peek_messages: the messages a group would get next, without claiming them.
--- Takes   p_queue, p_partition (null: any), p_group: names; p_limit.
--- Returns partition_id, partition_name, message_offset, created_at, envelope; by partition, longest
---         waiting first, then by offset.
+-- Takes   p_partition: null for any.
+-- Returns by partition, longest waiting first, then by offset.
 -- Raises  SK404 if the group does not exist.
 -- Locks   none.
 -- Why     Leased messages are skipped; delays and back-offs are ignored: the question is what comes
---         next, not when. At most a thousand partitions are read, and only while messages are
---         wanted.
+--         next, not when. At most a thousand partitions are read.
 create function skep.peek_messages(
   p_queue text, p_partition text, p_group text, p_limit integer)
 returns table (

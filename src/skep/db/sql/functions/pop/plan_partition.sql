@@ -1,6 +1,5 @@
 -- plan_partition: what a poll may take from a partition with delivery rules.
--- Takes   p_group, p_queue: whose rules. p_partition_id; p_acked, p_done, p_unanswered: its cursor,
---         acked at least tail - 1; p_head, p_pushed_at: its end; p_batch; p_now.
+-- Takes   p_acked, p_done, p_unanswered: its cursor, acked at least tail - 1.
 -- Returns acked and done as they must become; upto and count: the range to take and the number of
 --         messages in it (0: take nothing); rest_until: when there may be something if there is
 --         nothing now (null: unknown, perhaps a push); is_buried: a message became a dead letter.
@@ -20,10 +19,7 @@ returns table (
 language plpgsql as $$
 #variable_conflict use_column
 declare
-  v_acked bigint;
-  v_done int8multirange;
   v_last bigint := p_head;
-  v_is_buried boolean := false;
   v_is_conflated constant boolean := coalesce(p_group.conflation, false);
   v_delay constant interval := make_interval(secs => p_queue.delayed_processing_s);
   v_window_ends constant timestamptz :=
@@ -34,51 +30,51 @@ declare
       select c.starts_at from skep.cursor c
       where c.partition_id = p_partition_id and c.group_id = p_group.id) end);
 begin
-  v_acked := p_acked;
+  acked := p_acked;
+  is_buried := false;
   if v_since is not null then
-    v_acked := skep.offset_before(p_partition_id, v_since, p_acked, p_head);
+    acked := skep.offset_before(p_partition_id, v_since, p_acked, p_head);
   end if;
-  select d.acked, d.done into v_acked, v_done from skep.pass_done(v_acked, p_done) d;
+  select d.acked, d.done into acked, done from skep.pass_done(acked, p_done) d;
   if p_queue.max_deliveries > 0 and p_unanswered >= p_queue.max_deliveries
-     and v_acked = p_acked and v_acked < p_head and not v_is_conflated then
-    v_acked := v_acked + 1;
-    v_is_buried := p_queue.dead_letter_queue or p_queue.dlq_after_max_retries;
-    if v_is_buried then
-      perform skep.bury_range(
-        p_partition_id, p_group.id, v_acked - 1, v_acked,
-        format('%s deliveries without an answer', p_unanswered), p_now, p_unanswered);
+     and acked = p_acked and acked < p_head and not v_is_conflated then
+    is_buried := p_queue.dead_letter_queue or p_queue.dlq_after_max_retries;
+    if is_buried then
+      perform skep.bury_messages(
+        p_partition_id, p_group.id, array[acked + 1],
+        array[format('%s deliveries without an answer', p_unanswered)], null, p_now);
     end if;
-    select d.acked, d.done into v_acked, v_done from skep.pass_done(v_acked, v_done) d;
-  end if;
-  if v_acked >= p_head then
-    return query select v_acked, v_done, v_acked, 0, null::timestamptz, v_is_buried;
-    return;
+    select d.acked, d.done into acked, done from skep.pass_done(acked + 1, done) d;
   end if;
 
-  if p_queue.window_buffer_s > 0 and v_window_ends > p_now then
-    return query select v_acked, v_done, v_acked, 0, v_window_ends, v_is_buried;
+  upto := acked;
+  count := 0;
+  if acked >= p_head then
+    return next;
     return;
-  end if;
-  if p_queue.delayed_processing_s > 0 then
+  elsif p_queue.window_buffer_s > 0 and v_window_ends > p_now then
+    rest_until := v_window_ends;
+    return next;
+    return;
+  elsif p_queue.delayed_processing_s > 0 then
     v_last := skep.offset_before(
-      p_partition_id, p_now - v_delay + interval '1 microsecond', v_acked, p_head);
-    if v_last <= v_acked then
-      return query select v_acked, v_done, v_acked, 0, (
-        select s.created_at + v_delay from skep.segment s
-        where s.partition_id = p_partition_id and s.first <= v_acked + 1
-        order by s.first desc limit 1), v_is_buried;
+      p_partition_id, p_now - v_delay + interval '1 microsecond', acked, p_head);
+    if v_last <= acked then
+      select s.created_at + v_delay into rest_until from skep.segment s
+      where s.partition_id = p_partition_id and s.first <= acked + 1
+      order by s.first desc limit 1;
+      return next;
       return;
     end if;
   end if;
 
-  if not v_is_conflated then
-    return query
-    select v_acked, v_done, r.upto, r.count, null::timestamptz, v_is_buried
-    from skep.undone_range(v_acked, v_done, p_batch, v_last) r;
-    return;
+  if v_is_conflated then
+    -- The newest that is not done; there is one, because acked + 1 never is.
+    select coalesce(max(lower(r) - 1), v_last), 1 into upto, count
+    from unnest(done) r where r @> v_last;
+  else
+    select r.upto, r.count into upto, count
+    from skep.undone_range(acked, done, p_batch, v_last) r;
   end if;
-  -- The newest that is not done; there is one, because acked + 1 never is.
-  select coalesce(max(lower(r) - 1), v_last) into v_last
-  from unnest(v_done) r where r @> v_last;
-  return query select v_acked, v_done, v_last, 1, null::timestamptz, v_is_buried;
+  return next;
 end $$;

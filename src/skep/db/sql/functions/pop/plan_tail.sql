@@ -1,9 +1,7 @@
 -- plan_tail: the messages of a queue that appeared between two snapshots.
--- Takes   p_queue_id; p_after, p_until: snapshots as text, p_until null for now; p_since: only
---         segments created then or later.
--- Returns per partition with new messages, ascending: until (the later snapshot), partition_id,
---         partition_name, first and last offset. Without new messages one row with only until; no
---         row if the queue does not exist.
+-- Takes   p_after, p_until: snapshots as text, p_until null for now; p_since: not older segments.
+-- Returns per partition with new messages, ascending: until (the later snapshot), first and last
+--         offset. Without new messages one row with only until; no row if the queue does not exist.
 -- Locks   none.
 -- Why     One snapshot is a position in all partitions of a queue. A snapshot shows a prefix of
 --         each partition, because offset order is commit order; so what is new in a partition is

@@ -1,24 +1,25 @@
 -- pop_messages: serve polls of one consumer group from the partitions that waited longest.
--- Takes   p_group_id; per poll, in parallel arrays: p_lease_id (new), p_batch (messages, 1 or
---         more), p_partitions (partitions, 1 or more), p_auto_ack, p_lease_s (0: the queue's lease
---         time).
+-- Takes   per poll, in parallel arrays: p_lease_id (new), p_batch (messages) and p_partitions, both
+--         1 or more, p_auto_ack, p_lease_s (0: the queue's lease time). p_counted: return counts.
 -- Returns as take_partitions. No row for a poll that got nothing, or if the group or its queue is
 --         paused. A row without a poll: so many messages (delivery) became dead letters.
 -- Raises  SK404 if the group does not exist.
 -- Locks   ready skep.cursor rows, longest waiting first, skipping locked ones; then as
 --         take_partitions. It never waits.
+-- Model   Delivery!Claim, WakeUp!Claim
 -- Why     available_at alone decides, so the cost depends neither on the number of partitions nor
 --         on the backlog; head - acked tells how much a partition holds without reading a message.
 --         Partitions that turn out empty or held back are set to rest and replaced in another
---         round, so that they do not hide others. Only partitions with rules or done messages are
---         planned one by one.
+--         round. Only partitions with rules or done messages are planned one by one. The variant
+--         without counts is for brokers of the release before, which run on while instances are
+--         restarted one after the other.
 create function skep.pop_messages(
   p_group_id integer, p_lease_id uuid[], p_batch integer[], p_partitions integer[],
-  p_auto_ack boolean[], p_lease_s integer[])
+  p_auto_ack boolean[], p_lease_s integer[], p_counted boolean)
 returns table (
   poll integer, partition_id bigint, partition_name text, taken_from bigint, taken_to bigint,
   delivery integer, first bigint, created_at timestamptz, keys bytea, body bytea,
-  passed_over bigint[], is_individual boolean)
+  passed_over bigint[], is_individual boolean, counts bigint[])
 language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -42,7 +43,6 @@ declare
   v_taken_place tid[];
   v_taken_from bigint[];
   v_taken_to bigint[];
-  v_delivery integer[];
   v_done int8multirange[];
   v_rest_until timestamptz[];
 begin
@@ -63,13 +63,11 @@ begin
     v_taken_place := '{}';
     v_taken_from := '{}';
     v_taken_to := '{}';
-    v_delivery := '{}';
     v_done := null;
     v_rest_until := null;
     for v_partition in
       select c.partition_id as id, c.ctid as place, c.done, p.head, p.pushed_at,
              greatest(c.acked, p.tail - 1) as acked,
-             case when p.tail <= c.acked + 1 then c.deliveries else 0 end as deliveries,
              case when p.tail <= c.acked + 1 then c.unanswered else 0 end as unanswered
       from skep.cursor c
       cross join lateral (
@@ -93,8 +91,6 @@ begin
         v_buried := v_buried + v_plan.is_buried::integer;
         v_taken_from := v_taken_from || v_plan.acked;
         v_taken_to := v_taken_to || v_plan.upto;
-        v_delivery := v_delivery
-          || case when v_plan.acked > v_partition.acked then 1 else v_partition.deliveries + 1 end;
         -- An array starts at its first assigned subscript, which must be 1.
         v_done[1] := v_done[1];
         v_rest_until[1] := v_rest_until[1];
@@ -104,7 +100,6 @@ begin
         v_take := least(v_partition.head - v_partition.acked, v_batch_left);
         v_taken_from := v_taken_from || v_partition.acked;
         v_taken_to := v_taken_to || v_partition.acked + greatest(v_take, 0);
-        v_delivery := v_delivery || v_partition.deliveries + 1;
       end if;
       v_taken_poll := v_taken_poll || case when v_take > 0 then v_poll end;
       continue when v_take <= 0;
@@ -120,7 +115,7 @@ begin
     if v_seen > 0 then
       return query select * from skep.take_partitions(
         v_group, v_queue, v_now, v_taken_poll, v_taken_id, v_taken_place, v_taken_from,
-        v_taken_to, v_delivery, v_done, v_rest_until, p_lease_id, p_auto_ack, p_lease_s);
+        v_taken_to, v_done, v_rest_until, p_lease_id, p_auto_ack, p_lease_s, p_counted);
     end if;
     -- Fewer than v_limit means that nothing else is ready. The bound keeps the call short when a
     -- hundred thousand partitions must be set to rest; the next poll goes on from there.
@@ -129,9 +124,21 @@ begin
     v_limit := least(v_limit * 4, 1000);
   end loop;
   if v_buried > 0 then
-    return query
-    select null::integer, null::bigint, null::text, null::bigint, null::bigint, v_buried,
-           null::bigint, null::timestamptz, null::bytea, null::bytea, null::bigint[],
-           null::boolean;
+    delivery := v_buried;
+    return next;
   end if;
 end $$;
+
+create function skep.pop_messages(
+  p_group_id integer, p_lease_id uuid[], p_batch integer[], p_partitions integer[],
+  p_auto_ack boolean[], p_lease_s integer[])
+returns table (
+  poll integer, partition_id bigint, partition_name text, taken_from bigint, taken_to bigint,
+  delivery integer, first bigint, created_at timestamptz, keys bytea, body bytea,
+  passed_over bigint[], is_individual boolean)
+language sql as $$
+  select m.poll, m.partition_id, m.partition_name, m.taken_from, m.taken_to, m.delivery, m.first,
+         m.created_at, m.keys, m.body, m.passed_over, m.is_individual
+  from skep.pop_messages(
+    p_group_id, p_lease_id, p_batch, p_partitions, p_auto_ack, p_lease_s, false) m;
+$$;

@@ -1,7 +1,6 @@
 -- read_ranges: the segments of given ranges, without claiming anything.
--- Takes   per range, in parallel arrays: p_partition_id, p_first, p_last. p_limit: segments.
--- Returns segments by range and offset: item (1-based), first, last, created_at, body. The first
---         and last of a range may hold messages beyond it.
+-- Takes   p_limit: segments.
+-- Returns item is the range, 1-based. Its first and last segment may hold messages beyond it.
 -- Locks   none.
 -- Why     One call reads many partitions with one new message each, or part of a long one.
 create function skep.read_ranges(

@@ -1,12 +1,12 @@
 -- release_claims: take back claims that never reached their consumers.
--- Takes   per claimed partition, in parallel arrays: p_partition_id, p_group_id, p_lease_id.
 -- Returns the number of partitions released.
 -- Locks   as lock_cursors.
+-- Model   Delivery!Release
 -- Why     A client that hung up during its poll must not block the partition until the lease
 --         expires, and its messages were not delivered. An auto-acked claim is undone too, unless
---         the cursor moved since: an ack clears leased_from, so that it is never taken back.
---         Everything in an auto-acked range comes again, also what was done ahead of the cursor,
---         but not what was deleted meanwhile. A back-off goes on.
+--         the cursor moved since: the ack that ends a claim clears leased_from, so that it is never
+--         taken back. Everything in an auto-acked range comes again, also what was done ahead of
+--         the cursor, but not what was deleted meanwhile. A back-off goes on.
 create function skep.release_claims(
   p_partition_id bigint[], p_group_id integer[], p_lease_id uuid[]) returns integer
 language plpgsql as $$
@@ -21,7 +21,12 @@ begin
       done = k.done,
       leased = null,
       lease_id = null,
-      deliveries = greatest(c.deliveries - 1, 0),
+      (delivered, deliveries, steps) = (
+        select s.delivered, s.deliveries, s.steps from skep.shift_deliveries(
+          c.delivered, c.deliveries, c.steps, c.acked, c.acked, c.leased, -1) s
+        where c.leased is not null
+        union all
+        select c.delivered, c.deliveries, c.steps where c.leased is null),
       unanswered = greatest(c.unanswered - 1, 0),
       nacked = null,
       retry_at = null,

@@ -1,6 +1,5 @@
 -- undone_range: how far a claim of some messages reaches, leaving out done ones.
--- Takes   p_acked, p_done: as pass_done leaves them; p_batch: messages; p_last: the last offset
---         that may be taken.
+-- Takes   p_acked, p_done: as pass_done leaves them; p_last: the last offset that may be taken.
 -- Returns upto: the end of the range, with no done message behind it; count: messages in (p_acked,
 --         upto] that are not done.
 -- Locks   none.

@@ -1,10 +1,10 @@
 -- append_segments: allocate offsets and store segments. The second half of a push.
--- Takes   p_partition_id, p_count, p_keys, p_body as push_segments; p_now.
+-- Takes   as push_segments.
 -- Returns per partition as push_segments, with first and created_at.
 -- Locks   idle skep.cursor rows in (partition_id, group_id) order; the caller holds the partitions.
+-- Model   Push!Allocate
 -- Why     One statement for the guaranteed and the probed path. Keys and bodies travel through the
---         update's returning list: joining them again would be quadratic in the number of
---         partitions.
+--         update's returning list: joining them again would be quadratic.
 create function skep.append_segments(
   p_partition_id bigint[], p_count integer[], p_keys bytea[], p_body bytea[], p_now timestamptz)
 returns table (

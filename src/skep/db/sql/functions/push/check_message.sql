@@ -1,11 +1,9 @@
 -- check_message: check that a message enqueued by SQL can be stored and delivered.
--- Takes   p_queue, p_partition, p_transaction_id, p_payload (text that must be JSON), p_headers,
---         p_ttl_s.
+-- Takes   p_payload: text that must be JSON.
 -- Raises  SK400 with the reason; 22P02 for a payload that is not JSON.
 -- Locks   none.
--- Why     The rules of a push over HTTP, applied while the enqueueing transaction can still react.
---         The payload is parsed as json, never jsonb, which would reorder it and refuse an escaped
---         NUL.
+-- Why     The rules of a push over HTTP, while the transaction can still react. The payload is
+--         parsed as json, never jsonb, which would reorder it and refuse an escaped NUL.
 create function skep.check_message(
   p_queue text, p_partition text, p_transaction_id text, p_payload text, p_headers jsonb,
   p_ttl_s double precision) returns void

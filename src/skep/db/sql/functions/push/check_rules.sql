@@ -1,5 +1,5 @@
 -- check_rules: check that a push was prepared by the current rules of its queues.
--- Takes   p_queue_id, p_version: the queues of a call and the versions known to the broker.
+-- Takes   the queues of a call and the versions known to the broker.
 -- Returns the longest duplicate window of these queues in seconds; null if one does not exist.
 -- Raises  SK409 if a queue was reconfigured.
 -- Locks   none.

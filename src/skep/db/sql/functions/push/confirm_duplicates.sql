@@ -1,6 +1,5 @@
 -- confirm_duplicates: check keys that the broker's cache suspects at given offsets.
--- Takes   p_partition_id, p_offset, p_key: parallel arrays.
--- Returns per message still there: item (1-based), is_same_key, is_in_window.
+-- Returns per message still there; item is 1-based.
 -- Locks   none: a committed message inside the window is a fact that no lock can change.
 -- Why     The cache remembers offsets, so a duplicate costs one look-up by primary key instead of a
 --         probe of the whole window under the partition's lock. Outside the window the same key is

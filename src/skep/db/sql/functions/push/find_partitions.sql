@@ -1,5 +1,5 @@
 -- find_partitions: find partitions by name, creating missing ones.
--- Takes   p_queue, p_partition: parallel arrays of names; a pair may repeat.
+-- Takes   pairs of names; a pair may repeat.
 -- Returns the ids in the order of the arrays.
 -- Raises  40001 if a queue is being deleted.
 -- Locks   none if all exist, otherwise as provision_partitions for the missing ones.

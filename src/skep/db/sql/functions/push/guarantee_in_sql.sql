@@ -1,10 +1,10 @@
 -- guarantee_in_sql: prove that the keys of a push by SQL are absent, if that is cheap.
--- Takes   p_partition_id; p_keys: of the messages to push, except new random ids.
+-- Takes   p_keys: of the messages to push, except new random ids.
 -- Returns true if none of them is stored inside the queue's window. False may mean unknown.
 -- Locks   none; the caller holds the partition, so nothing can be added meanwhile.
--- Why     A broker's cache proves absence without reading. SQL has no cache, and probe_keys, which
---         locates each key, takes a hundred times as long per segment as a byte search. So probing
---         is left for pushes where the search hits, or with more than 20 keys.
+-- Why     A broker's cache proves absence without reading. SQL has no cache, and find_duplicates,
+--         which locates each key, takes a hundred times as long per segment as a byte search. So
+--         probing is left for pushes where the search hits, or with more than 20 keys.
 create function skep.guarantee_in_sql(p_partition_id bigint, p_keys bytea[]) returns boolean
 language plpgsql as $$
 declare

@@ -1,11 +1,9 @@
 -- json_depth: how deep arrays and objects are nested.
--- Takes   p_json: valid JSON.
 -- Returns the depth of the deepest value, 0 for a scalar; with at most 100 opening brackets, their
 --         number, which is an upper bound.
 -- Locks   none.
 -- Why     PostgreSQL parses deeper nesting than the parsers of brokers and clients: such a message
---         could not be read from its segment and would block its partition. Few payloads have
---         enough brackets to be counted.
+--         could not be read from its segment and would block its partition.
 create function skep.json_depth(p_json text) returns integer
 language plpgsql immutable parallel safe as $$
 declare

@@ -1,13 +1,11 @@
 -- push: append a message to the log in the calling transaction.
--- Takes   queue; partition (null: Default); payload: json, jsonb or JSON text; transaction_id
---         (null: a new one); headers: an object of scalars; trace_id; ttl_s: seconds until it
---         expires.
+-- Takes   partition (null: Default); transaction_id (null: a new one); headers: an object of
+--         scalars; ttl_s: seconds until it expires.
 -- Returns the message id; if the transaction id is already stored inside the queue's window, the id
 --         of that message.
 -- Raises  as push_messages.
 -- Locks   as push_messages: other pushes into the partition wait until the transaction ends.
--- Why     See push_messages, which takes many. PostgreSQL picks the text variant for an untyped
---         literal.
+-- Why     See push_messages. PostgreSQL picks the text variant for an untyped literal.
 create function skep.push(
   queue text, partition text, payload text, transaction_id text default null,
   headers jsonb default null, trace_id uuid default null, ttl_s double precision default null)

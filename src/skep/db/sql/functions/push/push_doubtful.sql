@@ -1,11 +1,10 @@
 -- push_doubtful: the rare half of a push: probe partitions that the broker's guarantee does not
 -- cover, and append what has no duplicates.
--- Takes   the arrays of push_segments; p_doubtful: the partitions to probe; p_now.
+-- Takes   as push_segments; p_doubtful: the partitions to probe.
 -- Returns as push_segments.
 -- Locks   as push_segments; the caller holds the partitions.
 -- Why     Probing costs 0.3 to 0.4 us of CPU per stored key, so it must stay out of the common
---         path. It runs once for what other brokers wrote; the keys it read go back, so that the
---         next push needs no probe.
+--         path. It runs once for what other brokers wrote, and the keys go back for the next push.
 create function skep.push_doubtful(
   p_partition_id bigint[], p_count integer[], p_guaranteed_to bigint[],
   p_guaranteed_since timestamptz[], p_keys bytea[], p_body bytea[], p_resolve boolean,
@@ -25,7 +24,7 @@ begin
     from unnest(p_partition_id, p_count, p_guaranteed_to, p_guaranteed_since, p_keys, p_body)
            i(id, count, guaranteed_to, guaranteed_since, keys, body)
     left join lateral (
-      select * from skep.probe_keys(
+      select * from skep.find_duplicates(
         i.id, i.keys, i.guaranteed_to, i.guaranteed_since, p_now, p_resolve)
       where i.id = any(p_doubtful)
       limit 1  -- keeps this subquery apart; as a join condition it would be checked after probing

@@ -1,16 +1,15 @@
 -- push_guaranteed: append one segment to each of many partitions that no other broker pushed to.
--- Takes   p_partition_id: ascending, no id twice. p_count, p_keys, p_body as push_segments.
---         p_guaranteed_to: the broker's cache proves that none of the keys occurs up to this
---         offset; null for a queue without duplicate detection. p_queue_id, p_version: the queues
---         and the versions of their rules. p_guaranteed_since: the guarantee covers segments
---         created at or after.
--- Returns partition_id, first, created_at per stored segment. No row for a partition that another
---         broker pushed to, that has deferred operations or does not exist; none at all if the
---         guarantee does not reach back to the start of the window or a queue is gone. Those go
---         through push_segments.
+-- Takes   p_partition_id: ascending, no id twice. p_guaranteed_to: the broker's cache proves that
+--         none of the keys occurs up to this offset; null for a queue without duplicate detection.
+--         p_queue_id, p_version: the queues and the versions of their rules. p_guaranteed_since:
+--         the guarantee covers segments created at or after.
+-- Returns per stored segment. No row for a partition that another broker pushed to, that has
+--         deferred operations or does not exist; none at all if the guarantee does not reach back
+--         to the start of the window or a queue is gone. Those go through push_segments.
 -- Raises  SK409 if a queue was reconfigured.
 -- Locks   skep.partition rows for no key update, in id order; then idle skep.cursor rows in
 --         (partition_id, group_id) order.
+-- Model   Push!Lock, WakeUp!LockPartition
 -- Why     Nearly every push is of this kind, and one statement does it: the update locks in array
 --         order, because row-by-row look-ups are the only possible join (see push_segments), and
 --         re-checks a row that changed while it waited. Partitions left out are not retried in the

@@ -1,12 +1,11 @@
 -- push_messages: append messages to the log in the calling transaction.
--- Takes   per message, in parallel arrays: p_queue, p_partition (null: Default), p_payload (JSON),
---         p_transaction_id (null: a new one), p_headers, p_trace_id, p_ttl_s (null: none).
+-- Takes   per message, in parallel arrays: p_partition (null: Default), p_payload (JSON),
+--         p_transaction_id (null: a new one), p_ttl_s (null: none).
 -- Returns the message ids in the order of the arrays; for a transaction id already stored inside
 --         the queue's window, the id of the stored message.
 -- Raises  SK400 for an invalid message; SK403 for a queue whose rules SQL cannot follow; 40001 if a
 --         queue is being deleted.
--- Locks   as find_partitions; then as push_keyed, until the transaction ends: other pushes into
---         these partitions wait.
+-- Locks   as find_partitions; then as push_keyed; other pushes wait for the transaction.
 -- Why     The message exists if and only if the transaction commits, at the offset it was given.
 --         That holds the partition's lock; transactions that take long should use skep.stage.
 --         Security definer: an application needs only usage of the schema.

@@ -4,17 +4,16 @@
 --         that none of the keys occurs up to guaranteed_to in segments created at or after
 --         guaranteed_since (0 and 'infinity': it proves nothing). p_resolve: this repeats a call
 --         whose outcome was lost, so search above guaranteed_to whatever the window. p_queue_id,
---         p_version: the queues and the versions of their rules; null for callers inside the
---         database.
+--         p_version: the queues and the versions of their rules; null inside the database.
 -- Returns per existing partition. Stored: first and created_at. Not stored because of duplicates:
 --         duplicate_index (0-based) and duplicate_offset. In both cases, if others pushed since
 --         guaranteed_to: gap_first, gap_keys, gap_created_at, which the broker adds to its cache.
 --         Neither stored nor duplicates: deferred operations wait for the partition, and a broker's
---         push must wait behind them. No row: the partition does not exist, or its queue was
---         removed.
+--         push must wait behind them. No row: the partition or its queue does not exist.
 -- Raises  SK409 if a queue was reconfigured.
 -- Locks   skep.partition rows for no key update, in id order; then idle skep.cursor rows in
 --         (partition_id, group_id) order.
+-- Model   Failover!Store, Push!Lock, Push!Refuse
 -- Why     Offsets are allocated under the row lock, held to commit, so offset order is commit order
 --         and a reader never passes a message that appears later. Duplicates are found before
 --         anything is allocated: no savepoint, no rollback; the broker sends the rest again.

@@ -1,10 +1,10 @@
 -- read_keys: the keys of partitions' duplicate windows, to fill a broker's cache.
--- Takes   p_partition_id; p_segments_max: segments per partition.
+-- Takes   p_segments_max: segments per partition.
 -- Returns per partition one row without a segment: head and window_start; then its newest segments
 --         inside the window, newest first: first, created_at, keys.
 -- Locks   none.
 -- Why     The cache is filled before the push, without the partition's lock; push_segments probes
---         what is pushed meanwhile.
+--         what comes between.
 create function skep.read_keys(p_partition_id bigint[], p_segments_max integer)
 returns table (
   partition_id bigint, head bigint, window_start timestamptz, first bigint,

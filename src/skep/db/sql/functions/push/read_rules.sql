@@ -1,6 +1,5 @@
 -- read_rules: what a broker must know about queues to push into them.
--- Returns per queue that exists: queue_id, version, dedup_window_s, encryption_enabled, max_size,
---         overflow, json_schema (as text), deferral.
+-- Returns per queue that exists.
 -- Locks   none.
 -- Why     Read when a broker first uses a queue, and again when check_rules refuses its version.
 create function skep.read_rules(p_queue_id integer[])

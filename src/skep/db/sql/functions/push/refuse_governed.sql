@@ -1,9 +1,7 @@
 -- refuse_governed: refuse a push by SQL into queues whose rules only brokers can follow.
--- Takes   p_partition_id: the partitions to push into.
 -- Raises  SK403 for a queue that encrypts, validates or limits its messages.
 -- Locks   none.
--- Why     SQL has neither the encryption keys nor a JSON Schema validator, and does not measure
---         queues.
+-- Why     SQL has neither the encryption keys nor a JSON Schema validator, and measures nothing.
 create function skep.refuse_governed(p_partition_id bigint[]) returns void
 language plpgsql stable as $$
 declare

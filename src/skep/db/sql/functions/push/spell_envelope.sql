@@ -1,6 +1,5 @@
 -- spell_envelope: build the stored form of a message.
--- Takes   p_transaction_id; p_payload: JSON, kept as it is; p_trace_id, p_headers, p_expires_at:
---         null if there is none.
+-- Takes   p_payload: JSON, kept as it is; p_trace_id, p_headers, p_expires_at: null for none.
 -- Returns the envelope, in the layout of skep.model.envelopes.
 -- Locks   none.
 -- Why     Brokers cut an envelope at the first `,"data":`. The part before cannot contain these

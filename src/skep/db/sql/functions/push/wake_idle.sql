@@ -1,10 +1,10 @@
 -- wake_idle: make idle cursors of pushed partitions ready.
--- Takes   p_partition_id: partitions pushed to, ascending; p_now.
+-- Takes   p_partition_id: ascending.
 -- Locks   idle skep.cursor rows for no key update, in (partition_id, group_id) order; the caller
 --         holds the partitions that matter: waking another one costs a poll, nothing else.
--- Why     Every way to push ends with it. Cursors are updated by ctid: they are locked, so they
---         stay in place. Where the queue holds messages back, they become ready when the first may
---         be read.
+-- Model   WakeUp!LookAtCursor
+-- Why     Every way to push ends with it. Locked cursors stay in place: ctid finds them. Where the
+--         queue holds messages back, they become ready when the first may be read.
 create function skep.wake_idle(p_partition_id bigint[], p_now timestamptz) returns void
 language plpgsql as $$
 declare

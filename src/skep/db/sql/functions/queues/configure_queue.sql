@@ -1,6 +1,5 @@
 -- configure_queue: create a queue or change some of its options.
--- Takes   p_name; p_namespace, p_task: null leaves them; p_options: json object of columns to
---         change.
+-- Takes   p_namespace, p_task: null leaves them; p_options: json object of columns to change.
 -- Returns one row: the queue after the change, and the id of its partition Default.
 -- Locks   the skep.queue row for no key update, then as provision_partitions and wake_held.
 -- Why     It merges: setting one option must not reset the others. The broker sends defaults as
@@ -50,6 +49,7 @@ begin
       archive_after_s = v_changed.archive_after_s,
       archive_before_delete = v_changed.archive_before_delete,
       deferral = v_changed.deferral,
+      is_strict = v_changed.is_strict,
       version = q.version + 1,
       updated_at = skep.now()
   where q.id = v_queue.id

@@ -1,9 +1,7 @@
 -- count_messages: count the messages of queues, exactly while that is cheap, otherwise by a sample.
--- Takes   p_queue_id: queues. p_partitions_max: partitions to count in all. p_sample: partitions to
---         look at in queues that are not counted. p_is_sum: only the total over all queues is
---         wanted.
--- Returns per queue: queue_id, partitions (always exact), total, pending, processing, failed as
---         partition_counts, dead_letters, is_estimate.
+-- Takes   p_partitions_max: partitions to count in all. p_sample: partitions to look at in queues
+--         that are not counted. p_is_sum: only the total over all queues is wanted.
+-- Returns per queue: partitions (always exact), the rest as partition_counts.
 -- Locks   none.
 -- Why     A page of queues may stand for millions of partitions. Small queues are counted first, so
 --         that a large one never makes them inexact; for a total that will be inexact anyway,

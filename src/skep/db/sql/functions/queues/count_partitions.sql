@@ -1,5 +1,4 @@
 -- count_partitions: count the partitions of a listing.
--- Takes   p_queue_id, p_search as list_partitions.
 -- Returns the number.
 -- Locks   none.
 -- Why     Separate from list_partitions: paging by partition need not pay for it.

@@ -1,8 +1,7 @@
 -- list_partitions: one page of partitions and their counts.
 -- Takes   p_queue_id: null for all queues. p_search: part of the name, case-insensitive, or null.
---         p_after: begin behind this partition, or null. p_limit, p_offset.
--- Returns by queue and name: the columns of partition_counts, queue_name, dead_letters, and
---         oldest_at: when the oldest kept message was pushed.
+--         p_after: begin behind this partition, or null.
+-- Returns by queue and name, as partition_counts; oldest_at: the time of the oldest message.
 -- Locks   none.
 -- Why     The order is that of the name index, so a page costs what it shows (by p_after) or also
 --         what it skips (by offset). Only a search reads names it does not show.

@@ -1,8 +1,7 @@
 -- list_queues: one page of queues.
 -- Takes   p_namespace, p_task: exact, or null. p_search: part of the name, case-insensitive, or
---         null. p_sort: newest, oldest or name. p_limit, p_offset.
--- Returns total (matches, on every row) and per queue: id, name, namespace, task, created_at,
---         is_paused. An empty page is one row with a null id.
+--         null. p_sort: newest, oldest or name.
+-- Returns total (matches, on every row) and the page. An empty page is one row with a null id.
 -- Locks   none.
 -- Why     The total is needed even if the page is empty.
 create function skep.list_queues(

@@ -1,6 +1,5 @@
 -- partition_backlog: the messages of a partition that a group has yet to finish.
--- Takes   p_head, p_tail: of the partition; a smaller p_head counts up to there. p_acked, p_done:
---         of the cursor.
+-- Takes   a p_head smaller than the partition's counts up to there.
 -- Returns the number, leased messages included.
 -- Locks   none.
 -- Why     Offsets are dense, so a backlog is a difference. Messages above the cursor that need no

@@ -18,8 +18,7 @@ begin
   loop
     v_waiting := 0;
     for v_partition_count in
-      select greatest(0, p.head - greatest(c.acked, p.tail - 1))
-             - coalesce((select sum(upper(r) - lower(r)) from unnest(c.done) r), 0)
+      select skep.partition_backlog(p.head, p.tail, c.acked, c.done)
       from (
         select c.partition_id, c.acked, c.done from skep.cursor c
         where c.group_id = v_group_id and c.available_at is not null

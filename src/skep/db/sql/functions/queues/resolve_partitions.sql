@@ -1,9 +1,7 @@
 -- resolve_partitions: the ids of existing partitions by name.
--- Takes   p_queue_id, p_partition: names.
--- Returns partition_name, partition_id; no row for an unknown name.
+-- Returns no row for an unknown name.
 -- Locks   none.
--- Why     Unlike provision_partitions it creates nothing: an operator's typo must not create a
---         partition.
+-- Why     An operator's typo must not create a partition, as provision_partitions would.
 create function skep.resolve_partitions(p_queue_id integer, p_partition text[])
 returns table (partition_name text, partition_id bigint)
 language sql stable as $$

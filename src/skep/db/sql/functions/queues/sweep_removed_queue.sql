@@ -1,5 +1,5 @@
 -- sweep_removed_queue: delete some rows of a removed queue.
--- Takes   p_queue_id: a removed queue, or null for any. p_rows: roughly how many rows.
+-- Takes   p_queue_id: null for any. p_rows: roughly how many.
 -- Returns whether to call again: false if nothing is left or another session sweeps it.
 -- Locks   the skep.removed_queue row for update, skipping locked ones; then, once only partitions
 --         are left, as drop_partitions.

@@ -1,12 +1,11 @@
 -- apply_retention: delete some expired messages of a queue. One step of a run.
--- Takes   p_service, p_holder: the leadership it runs under. p_run_id: for the history. p_queue_id.
---         p_kind: retention (older than retention_s or ttl_s) or completed (older than
+-- Takes   p_service, p_holder: the leadership it runs under. p_run_id: for the history. p_kind:
+--         retention (older than retention_s or ttl_s) or completed (older than
 --         completed_retention_s and done by every group). p_after: reached of the previous step, 0
 --         to begin. p_limit: segments to look at.
--- Returns one row: messages, segments, partitions deleted; reached; is_done (the run needs no
---         further step). No row if the queue is gone.
+-- Returns one row, none if the queue is gone; is_done: the run needs no further step.
 -- Raises  SK423 as assert_leadership.
--- Locks   skep.hold in share mode (held_from); then as delete_segments; then the history row.
+-- Locks   as held_from; then as delete_segments; then the history row.
 -- Why     Bounded, so that it holds partitions for milliseconds. It gives up after waiting two
 --         seconds for a lock: the session that holds it matters more.
 create function skep.apply_retention(

@@ -1,8 +1,6 @@
 -- count_removals: messages removed by retention, by time.
--- Takes   p_queue: null for all. p_from, p_to: the second exclusive. p_bucket_s: the length of a
---         bucket.
--- Returns per bucket with a run, oldest first: bucket (its start); retention, completed and
---         eviction (messages); events (runs by queue and kind).
+-- Takes   p_queue: null for all. p_to is exclusive.
+-- Returns per bucket, oldest first: its start, messages by kind, events (runs by queue and kind).
 -- Locks   none.
 -- Why     A chart has a fixed number of points, however long the history.
 create function skep.count_removals(

@@ -1,5 +1,5 @@
 -- delete_before: delete some old rows of a table.
--- Takes   p_table; p_condition: SQL for the alias o, with p_before as $1 and an order, oldest first.
+-- Takes   p_condition: SQL for the alias o, with p_before as $1 and an order, oldest first.
 -- Returns how many were deleted.
 -- Locks   the deleted rows, skipping locked ones.
 -- Why     Tables of records are purged in small steps, all in the same way.

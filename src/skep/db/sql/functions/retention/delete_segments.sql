@@ -2,9 +2,9 @@
 -- Takes   p_partition_id: ascending, no id twice. p_first: the newest segment to delete in each.
 --         p_cutoff, p_held_from: only what was created before and written below. p_completed_only:
 --         only what every group has finished; nothing if there is none.
--- Returns one row: messages, segments and partitions touched.
--- Locks   skep.partition rows for no key update, in id order; then the skep.cursor
---         rows that lag, for no key update, in (partition_id, group_id) order.
+-- Returns one row.
+-- Locks   as lock_partitions; then the skep.cursor rows that lag, for no key update, in
+--         (partition_id, group_id) order; then as pass_cursors.
 -- Why     A partition loses whole segments from its oldest end: offsets stay dense from tail to
 --         head. created_at never decreases along a partition, and whatever protects a segment
 --         protects those after it. Cursors are moved although readers check the tail: a claim reads
@@ -22,11 +22,7 @@ declare
   v_tail bigint[];
   v_last bigint[];                      -- the last offset to go, in each partition
 begin
-  perform 1 from unnest(p_partition_id) i(id)
-  cross join lateral (
-    select 1 from skep.partition p where p.id = i.id for no key update
-  ) p;
-
+  perform skep.lock_partitions(p_partition_id);
   select array_agg(l.id order by l.id), array_agg(l.tail order by l.id),
          array_agg(l.last order by l.id)
   into v_id, v_tail, v_last
@@ -58,7 +54,7 @@ begin
   end if;
 
   -- Most cursors are far ahead; only those that lag are written.
-  perform skep.pass_cursor(i.id, k.group_id, i.last)
+  perform skep.pass_cursors(i.id, array[k.group_id], 1, i.last, skep.now())
   from unnest(v_id, v_last) i(id, last)
   cross join lateral (
     select k.group_id from skep.cursor k

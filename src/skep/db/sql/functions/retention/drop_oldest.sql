@@ -1,11 +1,9 @@
 -- drop_oldest: delete the oldest messages of a queue until enough unread ones are gone.
--- Takes   p_queue_id; p_count: unread messages to drop.
+-- Takes   p_count: unread messages to drop.
 -- Returns one row: dropped (messages deleted), unread (those that some group had yet to read).
 --         unread is less than p_count if the queue has no more, an external reader holds the rest,
---         the limit of a call is reached, or another session was faster; dropped is 0 if nothing is
---         left to do.
--- Locks   skep.hold in share mode (held_from); then skep.partition rows for no key update, in id
---         order.
+--         the limit is reached, or another session was faster; dropped is 0 if nothing is left.
+-- Locks   as held_from; then skep.partition rows for no key update, in id order.
 -- Why     Whole segments go, in the order they entered the queue, so up to a segment more is
 --         dropped; older messages that all groups have read go with them. What is kept of a
 --         partition stays contiguous: a segment takes along an older one of a later transaction. An

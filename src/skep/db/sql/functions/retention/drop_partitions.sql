@@ -1,5 +1,4 @@
 -- drop_partitions: delete partitions with everything that belongs to them.
--- Takes   p_partition_id: few enough for one transaction.
 -- Locks   skep.partition rows for update, in id order; then their skep.cursor rows in
 --         (partition_id, group_id) order; then as drop_stream_state.
 -- Why     The one list of what belongs to a partition. Sessions that hold a partition or cursor are

@@ -1,16 +1,17 @@
 -- evict_waiting: bury messages that waited too long for a group, or skip them where the queue keeps
 -- no dead letters. One step of a run.
--- Takes   p_service, p_holder, p_run_id, p_queue_id: as apply_retention. p_group_id, p_after_at,
---         p_after_id: where the previous step stopped (0, 'epoch', 0 to begin). p_until: when the
---         run began. p_limit: messages.
--- Returns one row: messages, partitions; group_id, after_at, after_id: where this step stopped;
---         is_done; queue_name, letters (how many became dead letters). No row if the queue is gone
---         or paused.
+-- Takes   p_service to p_queue_id: as apply_retention. p_group_id, p_after_at, p_after_id: where
+--         the last step stopped (0, 'epoch', 0 at first). p_until: when the run began. p_limit:
+--         messages.
+-- Returns one row, none if the queue is gone or paused; group_id, after_at, after_id: where this
+--         step stopped; letters: how many became dead letters.
 -- Raises  SK423 as assert_leadership.
--- Locks   ready skep.cursor rows of one group, skipping locked ones; then the history row.
+-- Locks   ready skep.cursor rows of a group, skipping locked ones; as pass_cursors; the history
+--         row.
 -- Why     A message waits for each group separately, from when it may be delivered or from the
 --         group's first poll, whichever is later: a group that keeps up loses nothing, nor does one
---         that just subscribed to everything. Leased messages, partitions that back off, messages
+--         that just subscribed to everything. Where no consumer ever polled, it waits for the
+--         default group (counts_as_reader). Leased messages, partitions that back off, messages
 --         before the start of a subscription and conflating groups do not count as waiting. Only
 --         ready partitions are visited.
 create function skep.evict_waiting(
@@ -24,13 +25,13 @@ language plpgsql as $$
 declare
   v_started constant timestamptz := skep.now();
   v_partitions constant integer := 500;      -- partitions to look at
-  v_segments constant integer := 100;   -- segments to look at in a partition
   v_cutoff timestamptz;
   v_keeps boolean;                      -- the queue keeps dead letters
   v_group_id integer;
   v_partition record;
   v_seen integer := 0;
   v_to bigint;
+  v_waiting bigint[];
 begin
   perform skep.assert_leadership(p_service, p_holder);
   select v_started - make_interval(
@@ -45,7 +46,8 @@ begin
   messages := 0; letters := 0; partitions := 0; after_at := p_after_at; after_id := p_after_id;
   select g.id into v_group_id from skep.consumer_group g
   where g.queue_id = p_queue_id and g.id >= p_group_id
-    and g.first_polled_at < v_cutoff and not g.is_paused and g.conflation is not true
+    and coalesce(g.first_polled_at, '-infinity') < v_cutoff and skep.counts_as_reader(g)
+    and not g.is_paused and g.conflation is not true
   order by g.id limit 1;
   group_id := coalesce(v_group_id, p_group_id);
   is_done := v_group_id is null;
@@ -57,27 +59,16 @@ begin
   end if;
 
   for v_partition in
-    select c.partition_id as id, c.available_at, p.acked, w.last
+    select c.partition_id as id, c.available_at, p.acked,
+           skep.offset_before(c.partition_id, v_cutoff, p.acked, p.head) as last
     from skep.cursor c
     cross join lateral (
-      select case when c.starts_at is null then greatest(c.acked, p.tail - 1)
+      select p.head,
+             case when c.starts_at is null then greatest(c.acked, p.tail - 1)
                   else skep.offset_before(p.id, c.starts_at, greatest(c.acked, p.tail - 1), p.head)
              end as acked
       from skep.partition p where p.id = c.partition_id offset 0
     ) p
-    cross join lateral (
-      select max(o.last) as last
-      from (
-        select s.last, s.created_at from skep.segment s
-        where s.partition_id = c.partition_id
-          and s.first >= coalesce(
-            (select b.first from skep.segment b
-             where b.partition_id = c.partition_id and b.first <= p.acked + 1
-             order by b.first desc limit 1), 1)
-        order by s.first limit v_segments
-      ) o
-      where o.created_at < v_cutoff
-    ) w
     where c.group_id = v_group_id and c.available_at >= after_at and c.available_at <= p_until
       and (c.available_at, c.partition_id) > (after_at, after_id)
     order by c.available_at, c.partition_id
@@ -87,15 +78,17 @@ begin
     v_seen := v_seen + 1;
     after_at := v_partition.available_at;
     after_id := v_partition.id;
-    continue when v_partition.last is null or v_partition.last <= v_partition.acked;
+    continue when v_partition.last <= v_partition.acked;
     v_to := least(v_partition.last, v_partition.acked + p_limit - messages);
     if v_keeps then
-      messages := messages + skep.bury_range(
-        v_partition.id, v_group_id, v_partition.acked, v_to, 'Waited too long', v_started);
+      v_waiting := array(select generate_series(v_partition.acked + 1, v_to));
+      messages := messages + skep.bury_messages(
+        v_partition.id, v_group_id, v_waiting,
+        array_fill('Waited too long'::text, array[cardinality(v_waiting)]), null, v_started);
     else
       messages := messages + v_to - v_partition.acked;
     end if;
-    perform skep.pass_cursor(v_partition.id, v_group_id, v_to);
+    perform skep.pass_cursors(v_partition.id, array[v_group_id], 1, v_to, v_started);
     partitions := partitions + 1;
     if v_to < v_partition.last or messages >= p_limit then
       after_id := after_id - 1;         -- there may be more in this partition

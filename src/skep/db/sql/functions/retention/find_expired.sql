@@ -1,10 +1,9 @@
 -- find_expired: find partitions with expired segments.
--- Takes   p_queue_id. p_cutoff: older segments have expired. p_after: transactions up to this were
---         walked before. p_held_from: where external readers begin to need segments. p_limit:
---         segments to walk.
--- Returns one row: partition_id and first, parallel arrays in ascending id: the newest expired
---         segment of each partition; reached: the last transaction walked; is_done: nothing old
---         beyond.
+-- Takes   p_cutoff: older segments have expired. p_after: transactions up to this were walked
+--         before. p_held_from: from where external readers need segments. p_limit: segments to
+--         walk.
+-- Returns one row: per partition, in ascending id, its newest expired segment; reached: the last
+--         transaction walked; is_done: nothing old beyond.
 -- Locks   none.
 -- Why     Retention must cost what it deletes, however many partitions there are. Transaction order
 --         is nearly the order of time, so the walk ends soon after the first young segment. Only

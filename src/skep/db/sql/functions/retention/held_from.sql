@@ -1,10 +1,8 @@
 -- held_from: the transaction from which segments of a queue are kept for external readers.
 -- Returns the lowest transaction that some active hold may not have seen, or that is not archived
---         although the queue demands it before deletion; the highest possible one if nothing is
---         held.
+--         although the queue demands it before deletion; the highest possible if none.
 -- Locks   skep.hold in share mode: no hold can be placed that this did not see.
--- Why     A snapshot sees everything below its xmin. Above, some may be seen; keeping all of it
---         costs little.
+-- Why     A snapshot sees everything below its xmin; keeping all above costs little.
 create function skep.held_from(p_queue_id integer) returns xid8
 language plpgsql as $$
 begin

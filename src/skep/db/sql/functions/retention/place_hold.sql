@@ -1,9 +1,8 @@
 -- place_hold: keep what an external reader has not seen, or advance its position.
--- Takes   p_queue: name. p_name: the reader. p_position: a snapshot; the reader has what it sees;
---         null for the current one. p_keep_s: how long the hold lasts unless renewed.
--- Returns one row: position, updated_at; none if the queue does not exist.
--- Locks   skep.hold in row exclusive mode, which waits for a running step of retention; then the
---         row.
+-- Takes   p_name: the reader. p_position: a snapshot; the reader has what it sees; null for the
+--         current one. p_keep_s: how long the hold lasts unless renewed.
+-- Returns one row; none if the queue does not exist.
+-- Locks   skep.hold in row exclusive mode, which waits for a step of retention; then the row.
 -- Why     Once this commits, nothing above the position is deleted. Without the wait, a hold could
 --         protect what retention is already deleting.
 create function skep.place_hold(

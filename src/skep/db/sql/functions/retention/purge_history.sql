@@ -1,5 +1,5 @@
 -- purge_history: delete some of the oldest history of retention. One step of a run.
--- Takes   p_service, p_holder: as apply_retention. p_keep_s. p_limit.
+-- Takes   as apply_retention.
 -- Returns how many were deleted.
 -- Raises  SK423 as assert_leadership.
 -- Locks   as delete_before.

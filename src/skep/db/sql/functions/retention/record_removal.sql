@@ -1,6 +1,5 @@
 -- record_removal: add what a step removed to the history of its run.
--- Takes   p_run_id, p_queue_id, p_kind: the row. p_messages, p_segments, p_partitions: what to add.
---         p_started_at: when the step began.
+-- Takes   p_started_at: when the step began.
 -- Locks   the skep.retention_history row.
 -- Why     Written in the transaction of the step, so the history is correct whatever crashes. A run
 --         that removes nothing leaves no row.

@@ -1,5 +1,4 @@
 -- release_hold: let retention delete what an external reader was keeping.
--- Takes   p_queue, p_name: as place_hold.
 -- Returns whether there was such a hold.
 -- Locks   the skep.hold row.
 -- Why     A finished reader must not cost disk until its hold lapses.

@@ -1,11 +1,10 @@
 -- remove_idle_partitions: remove empty partitions without recent pushes. One step of a run.
--- Takes   p_service, p_holder, p_run_id: as apply_retention. p_after: reached of the previous step,
---         0 to begin. p_look: partitions to look at. p_idle_s: seconds without a push.
--- Returns one row: partitions removed; reached: the last id looked at; is_done.
+-- Takes   as apply_retention. p_look: partitions to look at. p_idle_s: seconds without a push.
+-- Returns one row: partitions removed; reached: the last id looked at.
 -- Raises  SK423 as assert_leadership.
 -- Locks   skep.queue rows for share, in id order; then the skep.partition rows to remove for
---         update, in id order, skipping locked ones; then their cursors; then as drop_stream_state;
---         then the history rows.
+--         update, in id order, skipping locked ones; then the history rows; then as
+--         drop_partitions.
 -- Why     A walk by id, some thousand at a time: an index on pushed_at would be written by every
 --         push. Each partition is checked again under its lock, so a push is seen here or finds the
 --         partition gone and creates a new one, where offsets begin at 1 and every group has a
@@ -53,20 +52,15 @@ begin
       for update skip locked
     ) p
   ) l;
-  delete from skep.cursor c using unnest(v_ids) i(id) where c.partition_id = any(array[i.id]);
-  delete from skep.deleted_message d using unnest(v_ids) i(id)
-  where d.partition_id = any(array[i.id]);
-  perform skep.drop_stream_state(v_ids);
   for v_queue in
-    with gone as (
-      delete from skep.partition p using unnest(v_ids) i(id) where p.id = any(array[i.id])
-      returning p.queue_id
-    )
-    select g.queue_id as id, count(*) as partitions from gone g group by g.queue_id order by 1
+    select p.queue_id as id, count(*) as partitions
+    from unnest(v_ids) i(id) join skep.partition p on p.id = i.id
+    group by p.queue_id order by 1
   loop
     perform skep.record_removal(
       p_run_id, v_queue.id, 'partition', 0, 0, v_queue.partitions, v_started);
     partitions := partitions + v_queue.partitions;
   end loop;
+  perform skep.drop_partitions(v_ids);
   return next;
 end $$;

@@ -1,5 +1,5 @@
 -- count_scheduled: count scheduled messages, up to a bound.
--- Takes   p_queue, p_partition: null for any. p_at_most.
+-- Takes   p_queue, p_partition: null for any.
 -- Returns the number, at most p_at_most.
 -- Locks   none.
 -- Why     The bound keeps a listing fast.

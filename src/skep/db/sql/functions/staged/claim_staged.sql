@@ -2,8 +2,7 @@
 -- Takes   p_id: ascending.
 -- Returns true if they are the caller's until its transaction ends; false if another session is at
 --         work or has taken one of them.
--- Locks   an advisory lock for the transaction, or nothing at all; then the skep.staged rows for
---         update, in id order.
+-- Locks   an advisory lock, or nothing at all; then the skep.staged rows for update, in id order.
 -- Why     Staged messages are stored and deleted in one transaction, so a message is staged or
 --         stored, never both, never neither. One session at a time keeps the order of commits. Rows
 --         are counted, because an operator may delete some.

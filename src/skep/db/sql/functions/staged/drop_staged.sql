@@ -1,8 +1,7 @@
 -- drop_staged: delete staged messages that were stored.
 -- Takes   p_id: claimed by claim_staged.
 -- Locks   the skep.staged_transaction rows that have no message left.
--- Why     A transaction is recorded while one of its messages is staged. It has committed, so none
---         is added.
+-- Why     A transaction is recorded while one of its messages is staged; it adds none any more.
 create function skep.drop_staged(p_id bigint[]) returns void
 language plpgsql as $$
 declare

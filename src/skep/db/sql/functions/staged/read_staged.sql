@@ -1,17 +1,15 @@
 -- read_staged: the staged messages to move into the log next.
 -- Takes   p_floor, p_seen: everything that p_seen saw with a commit number up to p_floor was moved;
---         0 and null at first. p_limit: messages; p_bytes: bytes of payloads; at least one message
---         is returned.
--- Returns per message, by commit number, then as staged: snapshot (what this call sees), read_at,
---         commit_number, the message. Without messages one row with only snapshot and read_at.
+--         0 and null at first. At least one message is returned, whatever the limits.
+-- Returns per message, by commit number, then as staged: snapshot (what this call sees). Without
+--         messages one row with only snapshot and read_at.
 -- Locks   none.
 -- Why     A late commit may have a number below the floor. p_seen tells which transactions that can
 --         be: those running then, or started later; their few rows are looked up by transaction id.
 --         So no late commit is skipped, and an open transaction costs one look-up and delays no
 --         other. Starting at the floor, not at the oldest index entry, keeps the cost in proportion
 --         to what is new, even while an old snapshot holds back vacuum. `offset 0` keeps look-ups
---         look-ups whatever the statistics. A stable function reads by one snapshot, the one it
---         returns.
+--         look-ups whatever the statistics. It reads by the snapshot it returns.
 create function skep.read_staged(
   p_floor bigint, p_seen pg_snapshot, p_limit integer, p_bytes bigint)
 returns table (
@@ -22,7 +20,6 @@ language plpgsql stable as $$
 #variable_conflict use_column
 declare
   v_transaction record;
-  v_message record;
   v_count integer := 0;
   v_bytes bigint := 0;
 begin
@@ -56,15 +53,12 @@ begin
     ) f
     order by f.commit_number
   loop
-    for v_message in
-      select s.* from skep.staged s where s.xid = v_transaction.xid order by s.id
-      limit p_limit - v_count
+    for commit_number, id, queue, partition, transaction_id, payload, headers, trace_id,
+        deliver_at, ttl_s in
+      select v_transaction.commit_number, s.id, s.queue, s.partition, s.transaction_id,
+             s.payload::text, s.headers::text, s.trace_id, s.deliver_at, s.ttl_s
+      from skep.staged s where s.xid = v_transaction.xid order by s.id limit p_limit - v_count
     loop
-      commit_number := v_transaction.commit_number;
-      id := v_message.id; queue := v_message.queue; partition := v_message.partition;
-      transaction_id := v_message.transaction_id; payload := v_message.payload::text;
-      headers := v_message.headers::text; trace_id := v_message.trace_id;
-      deliver_at := v_message.deliver_at; ttl_s := v_message.ttl_s;
       return next;
       v_count := v_count + 1;
       v_bytes := v_bytes + octet_length(payload);

@@ -1,10 +1,8 @@
 -- reject_staged: turn staged messages that their queue refuses into dead letters.
--- Takes   p_partition_id: their partition. Per message, in parallel arrays: p_id (ascending), p_key
---         (16 bytes that no other message has), p_envelope, p_error.
+-- Takes   p_id: ascending; p_key: 16 bytes that no other message has.
 -- Returns how many; null if another session has taken the messages.
 -- Raises  SK409 if the partition is gone; nothing was changed.
--- Locks   as claim_staged; the skep.partition row for no key update; its skep.cursor rows in group
---         order; then as drop_staged.
+-- Locks   as claim_staged; as push_segments; skep.cursor rows in group order; then as drop_staged.
 -- Why     The staging transaction has committed and cannot be told, and nothing may be lost. A dead
 --         letter needs an address, so each message gets an offset in the partition, as a deleted
 --         message that no consumer sees. Its letter belongs to the default group and can be
@@ -41,11 +39,10 @@ begin
   select p_partition_id, v_first + g, v_now from generate_series(0, v_count - 1) g;
   perform 1 from skep.cursor c
   where c.partition_id = p_partition_id order by c.group_id for no key update;
-  perform skep.pass_over_message(
+  perform skep.pass_cursors(
     p_partition_id,
     array(select c.group_id from skep.cursor c where c.partition_id = p_partition_id),
-    v_first + g, v_now)
-  from generate_series(0, v_count - 1) g;
+    v_first, v_first + v_count - 1, v_now);
 
   insert into skep.dead_letter (
     partition_id, group_id, queue_id, message_offset, transaction_id, envelope, error, failures,

@@ -1,11 +1,10 @@
--- schedule_claimed: schedule staged messages for later.
--- Takes   per message, in parallel arrays: p_id (ascending), p_queue_id, p_partition, p_key,
---         p_transaction_id, p_envelope, p_deliver_at; p_waiting_max: as schedule_messages.
--- Returns per message: item (1-based), outcome as schedule_messages, seconds until its time.
---         Scheduled ones and duplicates are no longer staged. No row if another session has taken
---         the messages.
+-- schedule_claimed: schedule messages that applications staged for later.
+-- Takes   p_id: ascending. The rest as schedule_messages.
+-- Returns as schedule_messages. Scheduled ones and duplicates are no longer staged. No row if
+--         another session has taken the messages.
 -- Locks   as claim_staged; as schedule_messages; then as drop_staged.
--- Why     As sequence_staged, for messages that do not go into the log yet.
+-- Why     As sequence_staged, for messages that do not go into the log yet. The nonces are negative:
+--         those of messages that were not staged are positive.
 create function skep.schedule_claimed(
   p_id bigint[], p_queue_id integer[], p_partition text[], p_key bytea[], p_transaction_id text[],
   p_envelope bytea[], p_deliver_at timestamptz[], p_waiting_max integer)
@@ -22,7 +21,8 @@ begin
     select s.item, s.outcome, s.seconds
     from skep.schedule_messages(
       p_queue_id, p_partition, p_key, p_transaction_id, p_envelope, p_deliver_at,
-      array_fill(null::double precision, array[cardinality(p_id)]), p_waiting_max, false) s
+      array_fill(null::double precision, array[cardinality(p_id)]), p_waiting_max, false,
+      array(select -u.id from unnest(p_id) with ordinality u(id, item) order by u.item)) s
     order by s.item
   loop
     if outcome in ('scheduled', 'duplicate') then

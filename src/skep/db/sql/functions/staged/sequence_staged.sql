@@ -1,17 +1,15 @@
 -- sequence_staged: move staged messages into the log.
 -- Takes   p_id: staged messages, ascending. p_id_partition: the number of each one's partition,
 --         1-based; null to drop one that repeats another. p_queue_id, p_version: as check_rules.
---         p_partition_id, p_count, p_guaranteed_to, p_guaranteed_since, p_keys, p_body: per
---         partition, as push_segments.
+--         The rest as push_segments.
 -- Returns a row with partition 0, then per partition: partition (its number), and as push_segments.
 --         Messages of a partition with duplicates stay staged and go again without those. No row if
 --         another session has taken the messages.
 -- Raises  SK409 if a queue was reconfigured or a partition is gone; nothing was changed.
 -- Locks   as claim_staged; as push_segments; then as drop_staged.
 -- Why     One transaction stores the messages and deletes the staged rows: they arrive once,
---         whatever crashes. One call of push_segments for all partitions, because a batch may have
---         a message for each of a thousand. Partition ids ascend, so width_bucket finds their
---         numbers.
+--         whatever crashes. One call for all partitions: a batch may have a message for each of a
+--         thousand. Partition ids ascend, so width_bucket finds their numbers.
 create function skep.sequence_staged(
   p_id bigint[], p_id_partition integer[], p_queue_id integer[], p_version integer[],
   p_partition_id bigint[], p_count integer[], p_guaranteed_to bigint[],

@@ -1,12 +1,10 @@
 -- stage: enqueue a message in the calling transaction, without locks.
--- Takes   queue; partition (null: Default); payload: json, jsonb or JSON text; transaction_id
---         (null: a new one); headers: an object of scalars; trace_id; deliver_at: not before;
---         ttl_s: seconds until it expires.
+-- Takes   partition (null: Default); transaction_id (null: a new one); headers: an object of
+--         scalars; deliver_at: not before; ttl_s: seconds until it expires.
 -- Returns the transaction id of the message.
 -- Raises  as stage_messages.
 -- Locks   none.
--- Why     See stage_messages, which takes many. PostgreSQL picks the text variant for an untyped
---         literal.
+-- Why     See stage_messages. PostgreSQL picks the text variant for an untyped literal.
 create function skep.stage(
   queue text, partition text, payload text, transaction_id text default null,
   headers jsonb default null, trace_id uuid default null, deliver_at timestamptz default null,

@@ -1,16 +1,14 @@
 -- stage_messages: enqueue messages in the calling transaction, without locks.
--- Takes   per message, in parallel arrays: p_queue, p_partition (null: Default), p_payload (JSON),
---         p_transaction_id (null: a new one), p_headers, p_trace_id, p_deliver_at (null: at once),
---         p_ttl_s (null: none).
+-- Takes   per message, in parallel arrays: p_partition (null: Default), p_payload (JSON),
+--         p_transaction_id (null: a new one), p_deliver_at (null: at once), p_ttl_s (null: none).
 -- Returns the transaction ids in the order of the arrays.
 -- Raises  SK400 for an invalid message.
 -- Locks   none.
 -- Why     The messages exist if and only if the transaction commits; a broker then moves them into
---         the log, in commit order. So the transaction may take long without blocking others. What
---         the queue refuses becomes a dead letter. A transaction-local setting, undone by a
---         savepoint's rollback, remembers that the transaction already drew its number and
---         notifies: once is enough. Security definer: an application needs only usage of the
---         schema.
+--         the log, in commit order. So it may take long without blocking others. What the queue
+--         refuses becomes a dead letter. A transaction-local setting, undone by a savepoint's
+--         rollback, remembers that the transaction already drew its number and notifies: once is
+--         enough. Security definer: an application needs only usage of the schema.
 create function skep.stage_messages(
   p_queue text[], p_partition text[], p_payload text[], p_transaction_id text[],
   p_headers jsonb[], p_trace_id uuid[], p_deliver_at timestamptz[], p_ttl_s double precision[])

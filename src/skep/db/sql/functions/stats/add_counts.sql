@@ -1,5 +1,5 @@
 -- add_counts: add two histograms.
--- Takes   p_left, p_right: counts; either may be shorter or null.
+-- Takes   either may be shorter or null.
 -- Returns their sum, as long as the longer one; empty if both are null.
 -- Locks   none.
 -- Why     Histograms add up, unlike averages; PostgreSQL cannot add arrays.

@@ -1,6 +1,6 @@
 -- busiest_queues: the queues to show in a chart over all of them.
--- Takes   p_from, p_to, p_is_hourly: as queue_activity. p_limit.
--- Returns id and name, most messages pushed, delivered and acknowledged first.
+-- Takes   as queue_activity.
+-- Returns most messages pushed, delivered and acknowledged first.
 -- Locks   none.
 -- Why     A chart has room for a few of thousands of queues.
 create function skep.busiest_queues(

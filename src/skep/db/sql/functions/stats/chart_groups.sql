@@ -1,8 +1,6 @@
 -- chart_groups: lag of consumer groups over time.
--- Takes   p_from, p_to: the second exclusive. p_bucket_s: the length of a bucket. p_queue, p_group:
---         null for all. p_limit: rows.
--- Returns newest first: bucket (its start), queue, group_name, and the maxima of the bucket:
---         backlog in messages, lag_s in seconds.
+-- Takes   p_to is exclusive. p_queue, p_group: null for all. p_limit: rows.
+-- Returns newest first: the start of a bucket and its maxima, in messages and seconds.
 -- Locks   none.
 -- Why     In a chart of lag the worst value of a bucket matters.
 create function skep.chart_groups(

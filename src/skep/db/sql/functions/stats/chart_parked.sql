@@ -1,8 +1,6 @@
 -- chart_parked: waiting polls over time, by queue and worker.
--- Takes   p_from, p_to: the second exclusive. p_bucket_s: the length of a bucket. p_queue: null for
---         all. p_limit: rows.
--- Returns newest first: bucket (its start), queue, hostname, number, parked (the maximum of the
---         bucket).
+-- Takes   p_to is exclusive. p_queue: null for all. p_limit: rows.
+-- Returns newest first: the start of a bucket and its maximum.
 -- Locks   none.
 -- Why     Shows whether consumers are spread over the workers.
 create function skep.chart_parked(

@@ -1,12 +1,10 @@
 -- chart_queues: activity of queues over time.
--- Takes   p_from, p_to, p_is_hourly: as queue_activity. p_bucket_s: the length of a bucket.
---         p_queue_id. p_is_sum: all queues together. p_has_lags: include the histogram of lags, by
---         queue.
+-- Takes   p_from, p_to, p_is_hourly: as queue_activity. p_is_sum: all queues together. p_has_lags:
+--         include the histogram of lags, by queue.
 -- Returns per bucket and queue with activity, oldest first: bucket (its start), queue_id (null for
 --         the sum), and the columns of queue_minute, summed.
 -- Locks   none.
--- Why     Histograms are added separately and on request: unnesting them costs more than all the
---         rest.
+-- Why     Histograms are added separately and on request: they cost more than all the rest.
 create function skep.chart_queues(
   p_from timestamptz, p_to timestamptz, p_is_hourly boolean, p_bucket_s integer,
   p_queue_id integer[], p_is_sum boolean, p_has_lags boolean)

@@ -5,8 +5,7 @@
 --         comes from the last analyze.
 -- Why     The first question when a broker is slow. Reads only statistics views and file sizes of
 --         the schema skep, and all sessions of the database: what blocks is often another
---         application. Queries are truncated, and only active sessions or open transactions are
---         shown.
+--         application. Only active sessions and open transactions are shown.
 create function skep.describe_database(p_limit integer) returns text
 language sql stable as $$
   with taken as materialized (

@@ -1,6 +1,5 @@
 -- measure_ingest: roughly how many messages per second were pushed lately.
--- Takes   p_seconds: how far to look back. p_partitions: partitions to look at. p_segments:
---         segments of each.
+-- Takes   p_seconds: how far to look back. p_partitions, p_segments: how many to look at.
 -- Returns messages per second over all queues.
 -- Locks   none.
 -- Why     Pushes are not counted; the newest segments suffice for an overview. A partition with

@@ -1,8 +1,7 @@
 -- measure_lag: how far consumers are behind, over partitions with unread messages.
 -- Takes   p_partitions: roughly how many partitions to look at.
--- Returns one row: average, median, minimum and maximum of the age of the first unread message
---         (time_*, in seconds) and of the number of unread messages (offset_*). All 0 if nothing is
---         unread.
+-- Returns one row: the age of the first unread message (time_*, in seconds) and the number of
+--         unread messages (offset_*). All 0 if nothing is unread.
 -- Locks   none.
 -- Why     A sample is good enough for an overview.
 create function skep.measure_lag(p_partitions integer)

@@ -1,6 +1,5 @@
 -- purge_metrics: delete some of the oldest rollups. One step of a run.
--- Takes   p_service, p_holder: as apply_retention. p_minutes_s, p_hours_s: how long rows by minute
---         and by hour are kept. p_limit: rows per table.
+-- Takes   p_minutes_s, p_hours_s: how long rows are kept. p_limit: rows per table.
 -- Returns how many rows were deleted from the table that lost most.
 -- Raises  SK423 as assert_leadership.
 -- Locks   as delete_before.

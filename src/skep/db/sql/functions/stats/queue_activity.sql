@@ -1,6 +1,5 @@
 -- queue_activity: activity of queues between two moments, by minute or hour.
--- Takes   p_from, p_to: the second exclusive. p_is_hourly: by hour where rolled up, by minute
---         since.
+-- Takes   p_to is exclusive. p_is_hourly: by hour where rolled up, by minute since.
 -- Returns rows of queue_minute.
 -- Locks   none.
 -- Why     All charts read from here, so they agree on which rows count. One lower bound for

@@ -1,7 +1,7 @@
 -- record_metrics: add what a worker did since its last report.
--- Takes   p_worker_id. p_at: the minute. p_sample: what the worker did in that minute so far.
---         p_queues: an array of objects, one per used queue: its name as `queue`, and what to add
---         to each column of queue_minute. p_parked: an object of waiting polls by queue.
+-- Takes   p_sample: what the worker did in the minute p_at so far. p_queues: an array of objects,
+--         one per used queue: its name as `queue`, and what to add to each column of queue_minute.
+--         p_parked: an object of waiting polls by queue.
 -- Returns the database's time, null if the worker is unknown.
 -- Locks   its own skep.metric_worker, skep.worker_minute and skep.parked_minute rows;
 --         skep.queue_minute rows in ascending queue; then skep.metric_total rows in ascending name.
@@ -27,13 +27,11 @@ begin
   on conflict (queue_id, at, worker_id) do update set parked = greatest(m.parked, excluded.parked);
 
   insert into skep.queue_minute as m
-  select q.id, p_at, u.push_requests, u.push_messages, u.push_bytes, u.push_duplicates,
-         u.pop_requests, u.pop_messages, u.pop_bytes, u.pop_empty, u.redelivered, u.ack_requests,
-         u.ack_success, u.ack_failed, u.dead_letters, u.transactions, u.partitions_created,
-         u.lag_ms_sum, u.lag_ms_max, u.lag_counts
-  from jsonb_populate_recordset(null::skep.queue_minute, p_queues) with ordinality u
-  join jsonb_array_elements(p_queues) with ordinality n(used, place) on n.place = u.ordinality
+  select u.*
+  from jsonb_array_elements(p_queues) n(used)
   join skep.queue q on q.name = n.used ->> 'queue'
+  cross join lateral jsonb_populate_record(
+    null::skep.queue_minute, n.used || jsonb_build_object('queue_id', q.id, 'at', p_at)) u
   order by q.id
   on conflict (queue_id, at) do update
   set push_requests = m.push_requests + excluded.push_requests,

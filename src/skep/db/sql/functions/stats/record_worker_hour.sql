@@ -1,6 +1,4 @@
 -- record_worker_hour: store what workers did in one hour.
--- Takes   p_service, p_holder: as apply_retention. p_hour. p_worker_id, p_sample (JSON): parallel
---         arrays.
 -- Raises  SK423 as assert_leadership.
 -- Locks   the rows written.
 -- Why     The counterpart of unrolled_samples. Repeating it is harmless.

@@ -1,5 +1,5 @@
 -- register_worker: register a worker process for metrics.
--- Takes   p_hostname, p_port: its instance. p_number: its number in it. p_pid.
+-- Takes   p_number: its number in its instance.
 -- Returns its id for everything it records, and the database's time.
 -- Locks   none.
 -- Why     A restarted process is a new worker: its counters start at 0.

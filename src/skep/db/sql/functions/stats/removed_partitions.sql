@@ -1,6 +1,6 @@
 -- removed_partitions: partitions removed from queues, by time.
--- Takes   p_from, p_to: the second exclusive. p_bucket_s: the length of a bucket. p_queue_id.
--- Returns per bucket and queue with a removal: bucket (its start), queue_id, partitions.
+-- Takes   p_to is exclusive.
+-- Returns per bucket and queue with a removal; bucket is its start.
 -- Locks   none.
 -- Why     The leader removes idle partitions and counts them in the history of retention.
 create function skep.removed_partitions(

@@ -1,6 +1,5 @@
 -- roll_up_queues: sum up the minutes of a past hour.
--- Takes   p_service, p_holder: as apply_retention. p_settle_s: how long after its end an hour may
---         still get late reports.
+-- Takes   p_settle_s: how long after its end an hour may still get late reports.
 -- Returns the hour that was rolled up; null if none is left.
 -- Raises  SK423 as assert_leadership.
 -- Locks   the skep.queue_hour rows of that hour.
@@ -23,20 +22,14 @@ begin
   end if;
 
   insert into skep.queue_hour
-  select m.queue_id, v_hour, sum(m.push_requests), sum(m.push_messages), sum(m.push_bytes),
-         sum(m.push_duplicates), sum(m.pop_requests), sum(m.pop_messages), sum(m.pop_bytes),
-         sum(m.pop_empty), sum(m.redelivered), sum(m.ack_requests), sum(m.ack_success),
-         sum(m.ack_failed), sum(m.dead_letters), sum(m.transactions), sum(m.partitions_created),
-         sum(m.lag_ms_sum), max(m.lag_ms_max),
-         array(select sum(c.messages)::bigint
-               from skep.queue_minute o
-               cross join lateral unnest(o.lag_counts) with ordinality c(messages, place)
-               where o.queue_id = m.queue_id and o.at >= v_hour
-                 and o.at < v_hour + interval '1 hour'
-               group by c.place order by c.place)
-  from skep.queue_minute m
-  where m.at >= v_hour and m.at < v_hour + interval '1 hour'
-  group by m.queue_id
+  select c.queue_id, c.bucket, c.push_requests, c.push_messages, c.push_bytes, c.push_duplicates,
+         c.pop_requests, c.pop_messages, c.pop_bytes, c.pop_empty, c.redelivered, c.ack_requests,
+         c.ack_success, c.ack_failed, c.dead_letters, c.transactions, c.partitions_created,
+         c.lag_ms_sum, c.lag_ms_max, c.lag_counts
+  from skep.chart_queues(
+    v_hour, v_hour + interval '1 hour', false, 3600,
+    array(select distinct m.queue_id from skep.queue_minute m
+          where m.at >= v_hour and m.at < v_hour + interval '1 hour'), false, true) c
   on conflict (queue_id, at) do nothing;
   return v_hour;
 end $$;

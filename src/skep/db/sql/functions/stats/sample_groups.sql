@@ -1,6 +1,5 @@
 -- sample_groups: record the lag of groups whose queues are in use.
--- Takes   p_service, p_holder: as apply_retention. p_limit: groups. p_partitions: partitions to
---         count, see measure_backlog.
+-- Takes   p_partitions: partitions to count, see measure_backlog.
 -- Returns how many groups were recorded.
 -- Raises  SK423 as assert_leadership.
 -- Locks   the rows written.

@@ -1,5 +1,5 @@
 -- sample_partitions: choose partitions that represent large queues.
--- Takes   p_queue_id: queues. p_partitions: roughly how many in all.
+-- Takes   p_partitions: roughly how many in all.
 -- Returns partition ids, of each queue in proportion to its size.
 -- Locks   none.
 -- Why     Random pages cost the same however large the table, and need no index. The sample is

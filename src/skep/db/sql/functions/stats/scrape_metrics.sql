@@ -1,5 +1,5 @@
 -- scrape_metrics: what a scrape shows of the whole installation.
--- Takes   p_queues: queues. p_letters: dead letters counted per queue.
+-- Takes   p_letters: dead letters counted per queue.
 -- Returns one JSON object: totals (by counter, since installation), minute (age_s, and queues:
 --         activity of the last full minute, busiest first), dead_letters (by queue).
 -- Locks   none.

@@ -1,10 +1,8 @@
 -- worker_samples: what workers did between two moments.
 -- Takes   p_from, p_to, p_is_hourly: as queue_activity. p_hostname, p_number: null for all.
---         p_limit: rows.
--- Returns worker_id, hostname, port, number, pid, seen_at, at, sample; oldest first.
+-- Returns oldest first.
 -- Locks   none.
--- Why     The broker merges samples, because it knows their content; a day of four workers has some
---         thousand.
+-- Why     The broker merges samples: it knows their content, and a day has some thousand.
 create function skep.worker_samples(
   p_from timestamptz, p_to timestamptz, p_is_hourly boolean, p_hostname text, p_number integer,
   p_limit integer)

@@ -1,8 +1,7 @@
 -- apply_state: change state rows of one shard, in order.
 -- Takes   p_query_id, p_partition_id: the shard. Per operation, in parallel arrays: p_kind (upsert
---         or delete), p_key, p_value, p_window_end (both null for deletes), p_version (null, or the
---         version the row must have; 0: it must not exist). p_has_ack: the cycle acknowledges
---         messages. p_bytes_max: the maximum size of a growing shard.
+--         or delete), p_version (null, or the version the row must have; 0: it must not exist).
+--         p_has_ack: the cycle acknowledges messages. p_bytes_max: of a growing shard.
 -- Returns how many operations were applied: all of them.
 -- Raises  SK409 with the 1-based position as detail: state_gone (the row to delete is missing, or
 --         was flushed since the shard was read), state_changed (another version), shard_full.

@@ -1,8 +1,7 @@
 -- commit_cycle: one cycle of a stream: change its state, push results, acknowledge the source.
--- Takes   p_id, p_is_repeated as transact. p_query_id, p_partition_id: the shard. p_kind, p_key,
---         p_value, p_window_end, p_version, p_bytes_max as apply_state. p_release: end the lease
---         although part of it is unacknowledged; p_release_delay_ms: and serve that part after this
---         time. The rest as settle_operations; at most one ack.
+-- Takes   p_id, p_is_repeated as transact. p_query_id to p_version, p_bytes_max as apply_state.
+--         p_release: end the lease although part of it is unacknowledged; p_release_delay_ms: and
+--         serve that part after this time. The rest as settle_operations; at most one ack.
 -- Returns one row. refusal, refused_item as settle_operations and apply_state raise them, or
 --         no_query, no_partition, or replayed: the source was acknowledged before, and nothing was
 --         done. Then the columns of settle_operations, queue_name and queue_id of the source, and
@@ -11,7 +10,7 @@
 -- Why     The shard's row serialises its cycles before anything else is locked, so it adds no
 --         deadlock. A cycle whose ack is already done is a repetition: its client is told so,
 --         without a second effect. A cycle refused because its window was closed computed from lost
---         state; its lease ends, so that the batch comes again at once.
+--         state; its lease ends, so that the batch comes again at once. A back-off goes on.
 create function skep.commit_cycle(
   p_id uuid, p_is_repeated boolean, p_query_id uuid, p_partition_id bigint, p_release boolean,
   p_release_delay_ms integer, p_kind text[], p_key text[], p_value text[],
@@ -30,7 +29,6 @@ returns table (
 language plpgsql as $$
 #variable_conflict use_column
 declare
-  v_answer json;
   v_detail text;
   v_has_ack constant boolean := cardinality(p_ack_partition_id) > 0;
 begin
@@ -44,17 +42,16 @@ begin
     return;
   end if;
   if p_is_repeated then
-    select t.answer into v_answer from skep.settled_transaction t where t.id = p_id;
+    select a.* into ack_item, ack_outcome, ack_released, ack_has_more, ack_queue_id, push_offset,
+                    push_is_duplicate, state_count
+    from skep.settled_transaction t
+    cross join lateral json_to_record(t.answer) a(
+      ack_item integer[], ack_outcome text[], ack_released boolean[], ack_has_more boolean[],
+      ack_queue_id integer[], push_offset bigint[], push_is_duplicate boolean[],
+      state_count integer)
+    where t.id = p_id;
     if found then
-      return query
-      select null::text, null::integer, a.ack_item, a.ack_outcome, a.ack_released, a.ack_has_more,
-             a.ack_queue_id, a.push_offset, a.push_is_duplicate, null::bigint[],
-             null::timestamptz[], null::bigint[], null::bytea[], null::timestamptz[],
-             commit_cycle.queue_name, commit_cycle.queue_id, a.state_count
-      from json_to_record(v_answer) a(
-        ack_item integer[], ack_outcome text[], ack_released boolean[], ack_has_more boolean[],
-        ack_queue_id integer[], push_offset bigint[], push_is_duplicate boolean[],
-        state_count integer);
+      return next;
       return;
     end if;
   end if;
@@ -85,7 +82,9 @@ begin
       p_bytes_max);
     if v_has_ack and p_release and not ack_released[1] then
       update skep.cursor c
-      set leased = null, available_at = skep.now() + p_release_delay_ms * interval '1 millisecond'
+      set leased = null, leased_from = null, nacked = null, retry_at = null,
+          available_at = greatest(
+            skep.now() + p_release_delay_ms * interval '1 millisecond', c.retry_at)
       from skep.consumer_group g
       where g.queue_id = c.queue_id and g.name = p_ack_group[1] and c.group_id = g.id
         and c.partition_id = p_ack_partition_id[1];
@@ -108,7 +107,8 @@ begin
       where s.query_id = p_query_id and s.partition_id = p_partition_id
         and s.closed_keys is not null;
       update skep.cursor c
-      set leased = null, available_at = skep.now()
+      set leased = null, leased_from = null, nacked = null, retry_at = null,
+          available_at = greatest(skep.now(), c.retry_at)
       from skep.consumer_group g
       where g.queue_id = c.queue_id and g.name = p_ack_group[1] and c.group_id = g.id
         and c.partition_id = p_ack_partition_id[1]

@@ -1,10 +1,9 @@
 -- drop_stream_state: delete stream state of partitions that are gone.
 -- Returns how many shards were dropped.
--- Locks   skep.stream_shard rows for update, in (query_id, partition_id) order, skipping locked
---         ones.
+-- Locks   skep.stream_shard rows for update, in key order, skipping locked ones.
 -- Why     Partition ids are never reused. A locked shard has a running cycle that may wait for
---         partitions the caller holds, so it is not waited for; the cycle finds its partition gone
---         and calls this itself.
+--         partitions the caller holds, so it is not waited for; it finds its partition gone and
+--         calls this.
 create function skep.drop_stream_state(p_partition_id bigint[]) returns bigint
 language sql as $$
   with gone as (

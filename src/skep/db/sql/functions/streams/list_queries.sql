@@ -1,7 +1,6 @@
 -- list_queries: queries of streams and the size of their state.
--- Takes   p_name: null for all. p_limit, p_offset: by name.
--- Returns id, name, source_queue, sink_queue, config_hash, created_at, updated_at, shard_count,
---         row_count, byte_count, total.
+-- Takes   p_name: null for all.
+-- Returns by name; total is that of all pages.
 -- Locks   none.
 -- Why     Sizes are kept with each shard, so no state rows are read.
 create function skep.list_queries(p_name text, p_limit integer, p_offset integer)

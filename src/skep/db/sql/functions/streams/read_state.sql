@@ -1,11 +1,9 @@
 -- read_state: state rows of one shard.
--- Takes   p_query_id, p_partition_id: the shard. All conditions apply: p_keys (empty: any),
---         p_prefix (of the key, literal; null: any), p_ripe_at (window_end at or before; null:
---         any).
--- Returns key, value, version, offered_version, updated_at, by key.
+-- Takes   all conditions apply: p_keys (empty: any), p_prefix (of the key, literal; null: any),
+--         p_ripe_at (window_end at or before; null: any).
+-- Returns by key.
 -- Locks   skep.stream_shard for no key update, if windows were flushed since the shard was last
---         read whole, or ripe rows are read; then ripe rows that changed since they were last
---         offered.
+--         read whole, or ripe rows are read; then ripe rows not offered in this version.
 -- Why     A prefix is compared, not matched: keys are full of underscores and percent signs. Keys
 --         are in byte order, so the walk begins at the prefix. Reading leaves two marks that tell a
 --         cycle whether its client computed from outdated state, although clients do not say what

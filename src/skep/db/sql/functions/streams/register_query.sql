@@ -1,10 +1,9 @@
 -- register_query: find a stream's query by name, or create it.
--- Takes   p_name, p_source_queue, p_sink_queue (null: none), p_config_hash: the shape of its
---         pipeline. p_reset: delete the state if the shape changed.
--- Returns query_id, config_hash (now stored), is_fresh (created by this call), is_reset (state was
---         deleted). If the stored hash is not p_config_hash, nothing was changed.
--- Locks   the skep.stream_query row for no key update; to reset, for update, which waits for
---         running cycles.
+-- Takes   p_sink_queue: null: none. p_config_hash: the shape of its pipeline. p_reset: delete the
+--         state if the shape changed.
+-- Returns config_hash (now stored), is_fresh (created by this call), is_reset (state was deleted).
+--         If the stored hash is not p_config_hash, nothing was changed.
+-- Locks   the skep.stream_query row; to reset, for update, which waits for running cycles.
 -- Why     State of one pipeline means nothing to another: a runner must not start on it by
 --         accident, and old runners must not write after a reset.
 create function skep.register_query(

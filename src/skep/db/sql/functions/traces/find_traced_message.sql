@@ -17,26 +17,15 @@ language sql stable as $$
     (select f.at
      from around c
      cross join lateral (
-       select skep.find_offset(p_partition_id, c.acked, c.leased, p_key) as at offset 0
+       select (skep.find_offsets(p_partition_id, c.acked, c.leased, p_key))[1] as at offset 0
      ) f
      where c.leased is not null and f.at is not null
      limit 1),
-    (select max(s.first + g)
-     from (
-       select n.first, n.last, n.keys
-       from (
-         select s.first, s.last, s.keys from skep.segment s
-         where s.partition_id = p_partition_id
-         order by s.first desc limit 1000
-       ) n
-       where position(p_key in n.keys) > 0
-     ) s
-     cross join lateral generate_series(0, (s.last - s.first)::integer) g
-     where substr(s.keys, g * 16 + 1, 16) = p_key),
+    skep.find_message(p_partition_id, p_key, null, 1000),
     (select f.at
      from around c
      cross join lateral (
-       select skep.find_offset(p_partition_id, c.acked, null, p_key) as at offset 0
+       select (skep.find_offsets(p_partition_id, c.acked, null, p_key))[1] as at offset 0
      ) f
      where c.leased is null and f.at is not null
      limit 1));

@@ -1,6 +1,5 @@
 -- list_trace_names: names of traces, last seen first.
--- Returns per name: total and is_estimate (of all names), name, trace_count, message_count,
---         last_seen. A page beyond the end is one row with the total and no name.
+-- Returns total is that of all names. A page beyond the end is one row with no name.
 -- Locks   none.
 -- Why     Applications derive names from order numbers, so there may be millions: beyond 100,000
 --         the total comes from the last analyze.

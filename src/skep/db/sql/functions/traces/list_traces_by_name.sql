@@ -1,8 +1,7 @@
 -- list_traces_by_name: traces of a name, oldest first, with their messages.
--- Returns per trace: total (of the name), id, event_type, data, consumer_group, worker_id,
---         created_at, names, transaction_id, partition_id, queue_name, partition_name, envelope;
---         the last three are null if the queue or message is gone. A page beyond the end is one row
---         with the total and no id; an unknown name is no row.
+-- Returns by id; total is that of the name. queue_name, partition_name and envelope are null if the
+--         queue or message is gone. A page beyond the end is one row with the total and no id; an
+--         unknown name is no row.
 -- Locks   none.
 -- Why     The page is cut in the name's index before anything else is read. A message shared by
 --         several traces is read once.

@@ -1,6 +1,5 @@
 -- record_trace: record an event of a message.
--- Takes   p_partition_id; p_offset: the message, or null to find it by p_key. p_event_type, p_data
---         (JSON text), p_consumer_group, p_worker_id. p_names: ascending, no name twice.
+-- Takes   p_offset: null to find the message by p_key. p_names: ascending, no name twice.
 -- Returns the id of the trace, null if there is no such message.
 -- Locks   skep.trace_name_total rows in name order.
 -- Why     Totals are locked before counting, so two traces of one message under a new name count it

@@ -1,5 +1,4 @@
 -- forget_transactions: delete old records of transactions.
--- Takes   p_age_s: the minimum age in seconds.
 -- Returns how many were deleted, at most 10000.
 -- Locks   as delete_before.
 -- Why     A broker repeats a lost call within seconds; after that the record is not read again.

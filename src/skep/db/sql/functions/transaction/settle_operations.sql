@@ -1,17 +1,12 @@
 -- settle_operations: acknowledge and push together, or raise and change nothing.
--- Takes   p_required_lease: leases that must be held. p_ack_*: per ack as ack_messages.
---         p_push_partition_id, p_guaranteed_to, p_guaranteed_since, p_push_partition, p_push_key,
---         p_push_envelope as push_distinct.
--- Returns one row. ack_item, ack_outcome, ack_released, ack_has_more, ack_queue_id: parallel, per
---         ack as ack_messages. push_offset, push_is_duplicate: per message. partition_first,
---         partition_created_at, gap_first, gap_keys, gap_created_at: per partition; first is null
---         where nothing was stored.
--- Raises  SK409 with the reason as message and the 1-based position as detail: required_lease (of
---         the lease), partition_gone (of the partition), an outcome of ack_messages or no_group (of
---         the ack).
--- Locks   skep.partition rows pushed to for no key update, in id order; then skep.cursor rows,
---         those acknowledged and the idle ones of these partitions, in one pass as lock_cursors;
---         then skep.partition rows for share, skipping locked ones.
+-- Takes   p_required_lease: must be held. p_ack_*: per ack as ack_messages. The rest as
+--         push_distinct.
+-- Returns one row. ack_*: parallel, per ack as ack_messages. The rest as push_distinct.
+-- Raises  SK409, with the 1-based position as detail: required_lease (of the lease), partition_gone
+--         (of the partition), an outcome of ack_messages or no_group (of the ack).
+-- Locks   the partitions pushed to, as lock_partitions; then skep.cursor rows, those acknowledged
+--         and the idle ones of these partitions, in one pass as lock_cursors; then skep.partition
+--         rows for share, skipping locked ones.
 -- Why     Partitions before cursors, each in ascending order, so it cannot deadlock with pushes,
 --         acks, polls or other transactions. One pass locks the cursors of both kinds, because an
 --         idle cursor of a pushed partition may precede an acknowledged one. The pass follows the
@@ -43,13 +38,8 @@ declare
   v_has_all boolean := true;         -- every ack has an outcome
   v_refusal text;
   v_refused integer;
-  v_pushed record;
 begin
-  perform 1
-  from unnest(p_push_partition_id) i(id)
-  cross join lateral (
-    select 1 from skep.partition p where p.id = i.id for no key update
-  ) p;
+  perform skep.lock_partitions(p_push_partition_id);
   select array_agg(g.id order by a.item), array_agg(p.head order by a.item) into v_group_id, v_head
   from unnest(p_ack_partition_id, p_ack_group) with ordinality a(partition_id, group_name, item)
   left join lateral (
@@ -124,34 +114,15 @@ begin
     raise exception using errcode = 'SK409', message = v_refusal, detail = v_refused::text;
   end if;
 
-  push_offset := array_fill(null::bigint, array[cardinality(p_push_partition)]);
-  push_is_duplicate := array_fill(false, array[cardinality(p_push_partition)]);
-  partition_first := array_fill(null::bigint, array[cardinality(p_push_partition_id)]);
-  partition_created_at := array_fill(null::timestamptz, array[cardinality(p_push_partition_id)]);
-  gap_first := partition_first;
-  gap_keys := array_fill(null::bytea, array[cardinality(p_push_partition_id)]);
-  gap_created_at := partition_created_at;
-  for v_pushed in
-    select * from skep.push_distinct(
-      p_push_partition_id, p_guaranteed_to, p_guaranteed_since, p_push_partition, p_push_key,
-      p_push_envelope)
-  loop
-    if v_refusal is not null and v_pushed.first is not null then
-      raise exception using errcode = 'SK409', message = v_refusal, detail = v_refused::text;
-    end if;
-    partition_first[v_pushed.partition] := v_pushed.first;
-    partition_created_at[v_pushed.partition] := v_pushed.created_at;
-    gap_first[v_pushed.partition] := v_pushed.gap_first;
-    gap_keys[v_pushed.partition] := v_pushed.gap_keys;
-    gap_created_at[v_pushed.partition] := v_pushed.gap_created_at;
-    for i in 1 .. coalesce(cardinality(v_pushed.stored_item), 0) loop
-      push_offset[v_pushed.stored_item[i]] := v_pushed.first + i - 1;
-    end loop;
-    for i in 1 .. coalesce(cardinality(v_pushed.duplicate_item), 0) loop
-      push_offset[v_pushed.duplicate_item[i]] := v_pushed.duplicate_offset[i];
-      push_is_duplicate[v_pushed.duplicate_item[i]] := true;
-    end loop;
-  end loop;
+  select d.* into strict
+    push_offset, push_is_duplicate, partition_first, partition_created_at, gap_first, gap_keys,
+    gap_created_at
+  from skep.push_distinct(
+    p_push_partition_id, p_guaranteed_to, p_guaranteed_since, p_push_partition, p_push_key,
+    p_push_envelope) d;
+  if v_refusal is not null and cardinality(array_remove(partition_first, null)) > 0 then
+    raise exception using errcode = 'SK409', message = v_refusal, detail = v_refused::text;
+  end if;
   if array_position(push_offset, null) is not null then
     raise exception using errcode = 'SK409', message = 'partition_gone',
       detail = p_push_partition[array_position(push_offset, null)]::text;

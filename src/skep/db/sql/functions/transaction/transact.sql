@@ -23,18 +23,18 @@ returns table (
 language plpgsql as $$
 #variable_conflict use_column
 declare
-  v_answer json;
   v_detail text;
 begin
   if p_is_repeated then
-    select t.answer into v_answer from skep.settled_transaction t where t.id = p_id;
+    select a.* into ack_item, ack_outcome, ack_released, ack_has_more, ack_queue_id, push_offset,
+                    push_is_duplicate
+    from skep.settled_transaction t
+    cross join lateral json_to_record(t.answer) a(
+      ack_item integer[], ack_outcome text[], ack_released boolean[], ack_has_more boolean[],
+      ack_queue_id integer[], push_offset bigint[], push_is_duplicate boolean[])
+    where t.id = p_id;
     if found then
-      return query
-      select null::text, null::integer, a.*, null::bigint[], null::timestamptz[],
-             null::bigint[], null::bytea[], null::timestamptz[]
-      from json_to_record(v_answer) a(
-        ack_item integer[], ack_outcome text[], ack_released boolean[], ack_has_more boolean[],
-        ack_queue_id integer[], push_offset bigint[], push_is_duplicate boolean[]);
+      return next;
       return;
     end if;
   end if;

@@ -3,11 +3,12 @@
 -- Returns the names of types that have new ready jobs.
 -- Locks   skep.chain_key rows; the caller holds the chains, their open jobs and the open jobs that
 --         wait for them, in ascending id.
--- Why     A waiting job counts its uncompleted blockers, and each completion decrements the count:
+-- Why     A waiting job counts the blockers it awaits (job_awaits), and an end decrements the count:
 --         an update sees the newest count under concurrency, where a look at all blockers would see
 --         an old one and strand the job. due_at is raised to now, so that a job that was blocked
 --         for long does not overtake ready ones. A chain completes by its last job, which has
---         already left open_job.
+--         already left open_job. Ends that are no completions are rare and written by many: they
+--         notify here.
 create function skep.chain_close(
   p_chain_id uuid[], p_state text, p_error text, p_now timestamptz)
 returns text[]
@@ -41,9 +42,11 @@ begin
     set state = p_state, error = p_error, attempts = e.attempt, worker_id = e.worker_id,
         started_at = e.claimed_at, finished_at = p_now
     from ended e where j.id = e.job_id;
-    return '{}';
   end if;
-  if not exists (select from skep.blocker b where b.chain_id = any (p_chain_id)) then
+  if not exists (
+    select from skep.blocker b
+    where b.chain_id = any (p_chain_id) and not skep.job_awaits(p_state, b.on_failure))
+  then
     return '{}';
   end if;
   with counted as (
@@ -53,7 +56,8 @@ begin
       select b.job_id, count(*)::integer as chains
       from unnest(p_chain_id) u(id)
       cross join lateral (
-        select b.job_id from skep.blocker b where b.chain_id = u.id offset 0
+        select b.job_id from skep.blocker b
+        where b.chain_id = u.id and not skep.job_awaits(p_state, b.on_failure) offset 0
       ) b
       group by b.job_id
     ) w
@@ -63,5 +67,8 @@ begin
   select array_agg(distinct t.name) into v_woken
   from counted n join skep.job_type t on t.id = n.type_id
   where n.open_blockers = 0;
+  if p_state <> 'completed' and v_woken is not null then
+    perform pg_notify('skep_job_ready', array_to_string(v_woken, chr(10)));
+  end if;
   return coalesce(v_woken, '{}');
 end $$;

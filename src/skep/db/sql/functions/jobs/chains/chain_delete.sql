@@ -1,5 +1,6 @@
 -- chain_delete: delete chains with all their jobs, or none of them.
--- Takes   p_chain_id; p_cascade: also the chains their jobs wait or waited for, recursively.
+-- Takes   p_chain_id; p_cascade: also the chains that wait or waited for them, and the chains that
+--         the jobs of all these wait or waited for, recursively.
 -- Returns rows of (chain_id, referenced_by). All deleted: one row per chain, referenced_by null.
 --         Otherwise nothing is deleted, and each row names a chain and an outside job that
 --         references it. Missing chains are ignored.
@@ -15,8 +16,16 @@ declare
   v_ids uuid[] := p_chain_id;
 begin
   if p_cascade then
-    with recursive connected as (
+    with recursive dependent as (
       select u.id from unnest(p_chain_id) u(id)
+      union
+      select j.chain_id from dependent d
+      cross join lateral (
+        select b.job_id from skep.blocker b where b.chain_id = d.id offset 0
+      ) b
+      cross join lateral (select j.chain_id from skep.job j where j.id = b.job_id offset 0) j
+    ), connected as (
+      select d.id from dependent d
       union
       select b.chain_id from connected d
       cross join lateral (select j.id from skep.job j where j.chain_id = d.id offset 0) j
@@ -38,5 +47,5 @@ begin
     return;
   end if;
   return query
-  select c.chain_id, null::uuid from skep.chain_erase(v_ids) c(chain_id) order by c.chain_id;
+  select c.chain_id, null::uuid from skep.chain_erase(v_ids, false) c(chain_id) order by c.chain_id;
 end $$;

@@ -37,5 +37,5 @@ begin
               when p_state is null or c.state = p_state then 'needed'
               else c.state end
   from skep.chain c where c.id = any (v_locked);
-  perform skep.chain_erase(v_going);
+  perform skep.chain_erase(v_going, false);
 end $$;

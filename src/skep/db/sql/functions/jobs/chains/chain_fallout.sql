@@ -15,7 +15,7 @@ language sql stable as $$
     from fallen f
     cross join lateral (
       select b.job_id from skep.blocker b
-      where b.chain_id = f.id and (p_all or b.is_fatal) offset 0
+      where b.chain_id = f.id and (p_all or b.on_failure = 'fail') offset 0
     ) b
     cross join lateral (
       select o.chain_id from skep.open_job o where o.job_id = b.job_id offset 0

@@ -1,7 +1,8 @@
 -- chain_list: one page of chains.
 -- Takes   as chain_where; p_limit.
 -- Returns rows by id, which is creation order: the chain, the type, id and state of its last job,
---         and the output of completed chains.
+--         the output of completed chains, how many chains that the last job waits for failed, and
+--         the last error.
 -- Locks   none.
 -- Why     The id is the whole cursor: no page repeats or skips a row. Each filter has an index in
 --         this order; completed chains use the primary key.
@@ -12,7 +13,8 @@ create function skep.chain_list(
 returns table (
   id uuid, type text, state text, created_at timestamptz, closed_at timestamptz,
   deadline_at timestamptz, key text, parent_job_id uuid, error text, job_count integer,
-  last_job_id uuid, last_job_type text, last_job_state text, input text, output text, trace text)
+  last_job_id uuid, last_job_type text, last_job_state text, input text, output text, trace text,
+  failed_blockers integer, last_error text)
 language plpgsql stable as $$
 #variable_conflict use_column
 begin
@@ -20,7 +22,10 @@ begin
     'select c.id, t.name, c.state, c.created_at, c.closed_at, c.deadline_at, c.key,
             c.parent_job_id, c.error, c.last_position + 1, c.last_job_id, s.name,
             skep.job_state(j.state, o.open_blockers, o.worker_id, o.due_at, skep.now()),
-            f.input::text, case when c.state = ''completed'' then j.output::text end, c.trace
+            f.input::text, case when c.state = ''completed'' then j.output::text end, c.trace,
+            case when o.blockers > 0 then skep.job_failed_blockers(o.job_id) end,
+            coalesce(c.error, skep.job_last_error(
+              j.id, j.state, j.error, coalesce(o.attempt, j.attempts)))
      from (select * from skep.chain c where %1$s order by c.id %2$s limit $1) c
      join skep.job_type t on t.id = c.type_id
      join skep.job j on j.id = c.last_job_id

@@ -5,7 +5,8 @@
 -- Locks   as chain_lock, waiting; then blockers' skep.chain rows for share, in ascending id; then
 --         skep.chain_key rows.
 -- Why     The attempt number goes on, because it is the fencing token; failures start anew. Open
---         blockers are counted again: they may have closed or been retried since.
+--         blockers are counted again: they may have closed or been retried since. A job that
+--         ignored the failure, and still waits for others, waits for the retried chain again.
 create function skep.chain_retry(p_chain_id uuid[])
 returns table (chain_id uuid, outcome text, type text)
 language plpgsql as $$
@@ -48,7 +49,14 @@ begin
     update skep.chain c set state = 'open', closed_at = null, error = null, deadline_at = null
     where c.id = any (v_ids) and c.state in ('failed', 'cancelled')
       and (v_taken is null or c.id <> all (v_taken))
-    returning c.last_job_id
+    returning c.id, c.last_job_id
+  ), awaited as (
+    select b.job_id, count(*)::integer as chains
+    from opened c join skep.blocker b on b.chain_id = c.id
+    where b.on_failure = 'ignore' group by b.job_id
+  ), counted as (
+    update skep.open_job o set open_blockers = o.open_blockers + a.chains
+    from awaited a where o.job_id = a.job_id and o.open_blockers > 0
   )
   select array_agg(o.last_job_id) into v_again from opened o;
   update skep.job j set state = 'open', error = null, finished_at = null
@@ -61,7 +69,8 @@ begin
   from skep.job j
   cross join lateral (
     select count(*)::integer as blockers,
-           (count(*) filter (where x.state <> 'completed'))::integer as open_blockers
+           (count(*) filter (
+             where skep.job_awaits(x.state, b.on_failure)))::integer as open_blockers
     from skep.blocker b join skep.chain x on x.id = b.chain_id where b.job_id = j.id
   ) b
   where j.id = any (v_again);

@@ -2,10 +2,10 @@
 -- Takes   per chain, in parallel arrays: p_chain_id (new; also the id of its first job), p_type
 --         (name), p_input (JSON), p_priority (lower runs first), p_due_at or p_delay_s (both null:
 --         now), p_max_attempts, p_limit_key, p_deadline_s (from now, or null), p_parent_job_id,
---         p_trace; for deduplication p_key (or null), p_any (closed chains hold the key too),
+--         p_trace; for deduplication p_key (or null), p_any (closed and pruned chains hold it too),
 --         p_window_s (only chains started so recently hold it, or null), p_instead_of (a chain
 --         whose hold is ignored, or null). Blockers: p_blocked_item (1-based), p_blocker_id,
---         p_is_fatal. p_notify: wake workers on commit.
+--         p_on_failure. p_notify: wake workers on commit.
 -- Returns per chain, in order: item, chain_id, outcome: started; duplicate (chain_id holds the key;
 --         not written); exists (a chain has this id; nothing at all was written); missing_blocker
 --         (a blocker does not exist, or is started by this call; nothing at all was written).
@@ -16,12 +16,13 @@
 --         a lock: a user's open transaction that only found a duplicate must not keep the holder
 --         from closing. Taking over a key names the holder that was judged, through a unique index,
 --         so one of many wins. Known type names are only read. Planned for full tables (ADR 0004).
+--         The variant with p_is_fatal is for applications of the release before (blocker_policies).
 create function skep.chain_start(
   p_chain_id uuid[], p_type text[], p_input text[], p_priority smallint[],
   p_due_at timestamptz[], p_delay_s double precision[], p_max_attempts integer[],
   p_limit_key text[], p_deadline_s double precision[], p_parent_job_id uuid[], p_trace text[],
   p_key text[], p_any boolean[], p_window_s double precision[], p_instead_of uuid[],
-  p_blocked_item integer[], p_blocker_id uuid[], p_is_fatal boolean[], p_notify boolean)
+  p_blocked_item integer[], p_blocker_id uuid[], p_on_failure text[], p_notify boolean)
 returns table (item integer, chain_id uuid, outcome text)
 language plpgsql
 set plan_cache_mode = force_generic_plan
@@ -37,7 +38,6 @@ declare
   v_is_new boolean[];
   v_holder uuid[] := p_chain_id;
   v_refusal text;
-  v_fallen uuid[];
   v_keyed record;
 begin
   select array_agg(t.id order by u.item) into v_type_id
@@ -93,10 +93,14 @@ begin
             v_chain_id := v_held.chain_id;
             exit;
           end if;
-          insert into skep.chain_key as k (type_id, key, chain_id, started_at)
-          values (v_keyed.type_id, v_keyed.key, p_chain_id[v_keyed.first], v_now)
+          insert into skep.chain_key as k (type_id, key, chain_id, started_at, held_until)
+          values (v_keyed.type_id, v_keyed.key, p_chain_id[v_keyed.first], v_now,
+                  case when p_any[v_keyed.first] then
+                    coalesce(v_now + make_interval(secs => p_window_s[v_keyed.first]), 'infinity')
+                  end)
           on conflict (type_id, key) do update
-          set chain_id = excluded.chain_id, is_open = true, started_at = excluded.started_at
+          set chain_id = excluded.chain_id, is_open = true, started_at = excluded.started_at,
+              held_until = excluded.held_until, is_pruned = false
           where k.chain_id = v_held.chain_id and k.is_open = v_held.is_open;
           if found then
             v_chain_id := p_chain_id[v_keyed.first];
@@ -121,20 +125,8 @@ begin
   where u.holder = u.id;
   perform skep.job_add(
     p_chain_id, p_chain_id, null, v_type_id, p_input, p_priority, p_due_at, p_delay_s,
-    p_max_attempts, p_limit_key, p_trace, v_is_new, p_blocked_item, p_blocker_id, p_is_fatal,
+    p_max_attempts, p_limit_key, p_trace, v_is_new, p_blocked_item, p_blocker_id, p_on_failure,
     v_now);
-
-  if cardinality(p_blocker_id) > 0 then
-    select array_agg(distinct p_chain_id[b.item]) into v_fallen
-    from unnest(p_blocked_item, p_blocker_id, p_is_fatal) b(item, blocker_id, is_fatal)
-    join skep.chain c on c.id = b.blocker_id and c.state in ('failed', 'cancelled')
-    where b.is_fatal and v_holder[b.item] = p_chain_id[b.item];
-    if v_fallen is not null then
-      perform skep.chain_close(
-        skep.chain_fallout(v_fallen, false), 'failed', 'a chain it waits for did not complete',
-        v_now);
-    end if;
-  end if;
 
   if p_notify then
     perform pg_notify('skep_job_ready', string_agg(distinct u.type, chr(10)))
@@ -146,3 +138,17 @@ begin
          case when u.holder = u.id then 'started' else 'duplicate' end
   from unnest(p_chain_id, v_holder) with ordinality u(id, holder, item) order by u.item;
 end $$;
+
+create function skep.chain_start(
+  p_chain_id uuid[], p_type text[], p_input text[], p_priority smallint[],
+  p_due_at timestamptz[], p_delay_s double precision[], p_max_attempts integer[],
+  p_limit_key text[], p_deadline_s double precision[], p_parent_job_id uuid[], p_trace text[],
+  p_key text[], p_any boolean[], p_window_s double precision[], p_instead_of uuid[],
+  p_blocked_item integer[], p_blocker_id uuid[], p_is_fatal boolean[], p_notify boolean)
+returns table (item integer, chain_id uuid, outcome text)
+language sql as $$
+  select * from skep.chain_start(
+    p_chain_id, p_type, p_input, p_priority, p_due_at, p_delay_s, p_max_attempts, p_limit_key,
+    p_deadline_s, p_parent_job_id, p_trace, p_key, p_any, p_window_s, p_instead_of, p_blocked_item,
+    p_blocker_id, skep.blocker_policies(p_is_fatal), p_notify);
+$$;

@@ -1,5 +1,5 @@
 -- job_blockers: the outcomes of a job's blockers.
--- Returns a JSON array, as text, of {chain, type, state, output, trace} in the order given; null if
+-- Returns a JSON array, as text, of {chain, type, state, output, onFailure, trace} in the order given; null if
 --         there are none.
 -- Locks   none.
 -- Why     Outputs are embedded as stored, unparsed; a chain's output is that of its last job.
@@ -7,7 +7,7 @@ create function skep.job_blockers(p_job_id uuid) returns text
 language sql stable as $$
   select json_agg(json_build_object(
            'chain', b.chain_id, 'type', c.name, 'state', c.state, 'output', c.output,
-           'trace', c.trace) order by b.position)::text
+           'onFailure', b.on_failure, 'trace', c.trace) order by b.position)::text
   from skep.blocker b
   cross join lateral (
     select t.name, c.state, case when c.state = 'completed' then j.output end as output,

@@ -27,7 +27,8 @@ begin
       p_worker_id, array[p_job_id], array[p_attempt], array['completed'], array[p_output],
       array[null::text], array[null::double precision], array[null::timestamptz],
       array[null::uuid], array[null::text], array[null::text], array[null::smallint],
-      array[null::integer], array[null::text], array[null::text], '{}', '{}', '{}', true) s;
+      array[null::integer], array[null::text], array[null::text], '{}', '{}', '{}'::text[],
+      true) s;
     return;
   end if;
   v_now := skep.now();

@@ -7,7 +7,7 @@ create function skep.job_continue(
   p_answer text[], p_chain_id uuid[], p_outcome text[], p_next_id uuid[], p_next_type text[],
   p_next_input text[], p_next_priority smallint[], p_next_max_attempts integer[],
   p_next_limit_key text[], p_next_trace text[], p_delay_s double precision[],
-  p_due_at timestamptz[], p_blocked_item integer[], p_blocker_id uuid[], p_is_fatal boolean[],
+  p_due_at timestamptz[], p_blocked_item integer[], p_blocker_id uuid[], p_on_failure text[],
   p_now timestamptz)
 returns void
 language plpgsql as $$
@@ -15,7 +15,6 @@ declare
   v_is_next boolean[];
   v_position integer[];
   v_type_id integer[];
-  v_fallen uuid[];
 begin
   if exists (
     select from unnest(p_next_type) u(name)
@@ -40,17 +39,5 @@ begin
   perform skep.job_add(
     p_next_id, p_chain_id, v_position, v_type_id, p_next_input, p_next_priority, p_due_at,
     p_delay_s, p_next_max_attempts, p_next_limit_key, p_next_trace, v_is_next, p_blocked_item,
-    p_blocker_id, p_is_fatal, p_now);
-
-  if cardinality(p_blocker_id) > 0 then
-    select array_agg(distinct p_chain_id[b.item]) into v_fallen
-    from unnest(p_blocked_item, p_blocker_id, p_is_fatal) b(item, blocker_id, is_fatal)
-    join skep.chain c on c.id = b.blocker_id and c.state in ('failed', 'cancelled')
-    where b.is_fatal and p_answer[b.item] = 'settled';
-    if v_fallen is not null then
-      perform skep.chain_close(
-        skep.chain_fallout(v_fallen, false), 'failed', 'a chain it waits for did not complete',
-        p_now);
-    end if;
-  end if;
+    p_blocker_id, p_on_failure, p_now);
 end $$;

@@ -1,14 +1,16 @@
 -- job_reap: take jobs away from workers whose lease expired.
 -- Takes   p_limit: jobs.
--- Returns per job: job_id, type (name), worker_id, is_failed (it was the last attempt), has_more
---         (the same in all rows: call again).
+-- Returns per job: job_id, chain_id, type (name), attempt, worker_id, is_failed (it was the last
+--         attempt), has_more (the same in all rows: call again).
 -- Locks   expired skep.job_worker rows for update, skipping locked ones; then as chain_lock,
 --         without waiting.
 -- Why     Any worker may call it. A lost attempt is recorded and counts, so a job that kills its
 --         worker every time ends as failed. A worker is deleted with its last job, so no claim is
 --         overlooked.
 create function skep.job_reap(p_limit integer)
-returns table (job_id uuid, type text, worker_id uuid, is_failed boolean, has_more boolean)
+returns table (
+  job_id uuid, chain_id uuid, type text, attempt integer, worker_id uuid, is_failed boolean,
+  has_more boolean)
 language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -53,7 +55,7 @@ begin
         due_at = greatest(o.due_at, v_now)
     from lost l where o.job_id = l.job_id
   )
-  select l.job_id, t.name, l.worker_id, l.failures + 1 >= l.max_attempts,
+  select l.job_id, l.chain_id, t.name, l.attempt, l.worker_id, l.failures + 1 >= l.max_attempts,
          cardinality(v_job_id) = p_limit
   from lost l join skep.job_type t on t.id = l.type_id;
 
@@ -62,10 +64,8 @@ begin
   where o.chain_id = any (v_exhausted) and o.chain_id = any (v_locked)
     and o.worker_id is null and o.failures >= o.max_attempts;
   if v_exhausted is not null then
-    perform skep.job_fail(
-      array_fill('settled'::text, array[cardinality(v_exhausted)]), v_exhausted,
-      array_fill('failed'::text, array[cardinality(v_exhausted)]),
-      array_fill(v_error, array[cardinality(v_exhausted)]), v_now);
+    perform skep.chain_fail(
+      v_exhausted, array_fill(v_error, array[cardinality(v_exhausted)]), v_now);
   end if;
   delete from skep.job_worker w
   where w.id = any (v_worker_id)

@@ -7,7 +7,7 @@
 --           rescheduled   not failed; again after p_delay_s seconds or at p_due_at
 --           released      not started; again at once
 --           failed        with p_error, for good; the chain fails
---         Blockers of continuations: p_blocked_item (1-based), p_blocker_id, p_is_fatal.
+--         Blockers of continuations: p_blocked_item (1-based), p_blocker_id, p_on_failure.
 --         p_wait: wait for locked chains.
 -- Returns per job: item; outcome: settled; lost (the claim is gone), busy (its chain or a blocker
 --         is locked; never with p_wait), missing_blocker, cyclic (a blocker waits for this chain):
@@ -16,14 +16,16 @@
 -- Locks   as chain_lock for all chains of the call and those that fall with them; then blockers of
 --         continuations for share, in ascending id.
 -- Why     Every write is fenced by (worker, attempt) under the lock of the open job. Without
---         p_wait, a chain held by a long transaction delays no other. Planned for full tables (ADR
---         0004).
+--         p_wait, a chain held by a long transaction delays no other. Whether a failed attempt is
+--         retry or failed is the worker's decision (skep/jobs/worker/retry.py). Planned for full
+--         tables (ADR 0004). The variant with p_is_fatal is for workers of the release before
+--         (blocker_policies).
 create function skep.job_settle(
   p_worker_id uuid, p_job_id uuid[], p_attempt integer[], p_outcome text[], p_output text[],
   p_error text[], p_delay_s double precision[], p_due_at timestamptz[], p_next_id uuid[],
   p_next_type text[], p_next_input text[], p_next_priority smallint[],
   p_next_max_attempts integer[], p_next_limit_key text[], p_next_trace text[],
-  p_blocked_item integer[], p_blocker_id uuid[], p_is_fatal boolean[], p_wait boolean)
+  p_blocked_item integer[], p_blocker_id uuid[], p_on_failure text[], p_wait boolean)
 returns table (item integer, outcome text, closed uuid[], woken text[])
 language plpgsql
 set plan_cache_mode = force_generic_plan
@@ -119,7 +121,7 @@ begin
     perform skep.job_continue(
       v_answer, v_chain_id, p_outcome, p_next_id, p_next_type, p_next_input, p_next_priority,
       p_next_max_attempts, p_next_limit_key, p_next_trace, p_delay_s, p_due_at, p_blocked_item,
-      p_blocker_id, p_is_fatal, v_now);
+      p_blocker_id, p_on_failure, v_now);
   end if;
   if 'completed' = any (p_outcome) then
     v_woken := v_woken || skep.chain_close(
@@ -128,7 +130,12 @@ begin
             where u.answer = 'settled' and u.outcome = 'completed'), 'completed', null, v_now);
   end if;
   if v_failing is not null then
-    v_fallen := skep.job_fail(v_answer, v_chain_id, p_outcome, p_error, v_now);
+    select skep.chain_fail(array_agg(u.chain_id order by u.item),
+                           array_agg(u.error order by u.item), v_now)
+    into v_fallen
+    from unnest(v_chain_id, p_error, p_outcome, v_answer) with ordinality
+      u(chain_id, error, outcome, answer, item)
+    where u.answer = 'settled' and u.outcome = 'failed';
   end if;
   return query
   select u.item::integer, u.answer,
@@ -139,3 +146,17 @@ begin
   from unnest(v_answer, v_chain_id, p_outcome) with ordinality u(answer, chain_id, outcome, item)
   order by u.item;
 end $$;
+
+create function skep.job_settle(
+  p_worker_id uuid, p_job_id uuid[], p_attempt integer[], p_outcome text[], p_output text[],
+  p_error text[], p_delay_s double precision[], p_due_at timestamptz[], p_next_id uuid[],
+  p_next_type text[], p_next_input text[], p_next_priority smallint[],
+  p_next_max_attempts integer[], p_next_limit_key text[], p_next_trace text[],
+  p_blocked_item integer[], p_blocker_id uuid[], p_is_fatal boolean[], p_wait boolean)
+returns table (item integer, outcome text, closed uuid[], woken text[])
+language sql as $$
+  select * from skep.job_settle(
+    p_worker_id, p_job_id, p_attempt, p_outcome, p_output, p_error, p_delay_s, p_due_at, p_next_id,
+    p_next_type, p_next_input, p_next_priority, p_next_max_attempts, p_next_limit_key,
+    p_next_trace, p_blocked_item, p_blocker_id, skep.blocker_policies(p_is_fatal), p_wait);
+$$;

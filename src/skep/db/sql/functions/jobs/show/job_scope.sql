@@ -1,6 +1,7 @@
 -- job_scope: build the SQL source and condition of a filter of jobs.
 -- Takes   p_type (name), p_state (as job_state), p_chain_id, p_ids, p_blocked_by (a chain they wait
---         or waited for): null for any; p_descending; p_after: the last id of the previous page,
+--         or waited for): null for any; p_created_from, p_created_to: null for no bound;
+--         p_descending; p_after: the last id of the previous page,
 --         null to begin.
 -- Returns one row of SQL: source (aliases j = skep.job, o = skep.open_job), key (the column in id
 --         order), condition.
@@ -9,14 +10,13 @@
 --         their chains; completed ones are nearly all jobs.
 create function skep.job_scope(
   p_type text, p_state text, p_chain_id uuid, p_ids uuid[], p_blocked_by uuid,
-  p_descending boolean, p_after uuid)
+  p_created_from timestamptz, p_created_to timestamptz, p_descending boolean, p_after uuid)
 returns table (source text, key text, condition text)
 language plpgsql stable as $$
 #variable_conflict use_column
 begin
   source := 'skep.job j left join skep.open_job o on o.job_id = j.id';
   key := 'j.id';
-  condition := 'true';
   if p_state in ('blocked', 'scheduled', 'ready', 'running') then
     source := 'skep.open_job o join skep.job j on j.id = o.job_id';
     key := 'o.job_id';
@@ -24,34 +24,27 @@ begin
     source := format('skep.chain c join skep.job j on j.id = c.last_job_id and c.state = %L
                       left join skep.open_job o on o.job_id = j.id', p_state);
   end if;
-  if p_state is not null then
-    condition := condition || case p_state
+  -- A part is null, and left out, where its value is.
+  condition := concat(
+    'true',
+    case p_state
       when 'blocked' then ' and o.open_blockers > 0'
       when 'running' then ' and o.worker_id is not null'
       when 'scheduled' then
         format(' and o.worker_id is null and o.open_blockers = 0 and o.due_at > %L', skep.now())
       when 'ready' then
         format(' and o.worker_id is null and o.open_blockers = 0 and o.due_at <= %L', skep.now())
-      else format(' and j.state = %L', p_state) end;
-  end if;
-  if p_type is not null then
-    condition := condition || format(
-      case key when 'o.job_id' then ' and o.type_id = %L' else ' and j.type_id = %L' end,
-      (select t.id from skep.job_type t where t.name = p_type));
-  end if;
-  if p_chain_id is not null then
-    condition := condition || format(' and j.chain_id = %L', p_chain_id);
-  end if;
-  if p_ids is not null then
-    condition := condition || format(' and j.id = any (%L::uuid[])', p_ids);
-  end if;
-  if p_blocked_by is not null then
-    condition := condition || format(
-      ' and j.id in (select b.job_id from skep.blocker b where b.chain_id = %L)', p_blocked_by);
-  end if;
-  if p_after is not null then
-    condition := condition
-      || format(' and %s %s %L', key, case when p_descending then '<' else '>' end, p_after);
-  end if;
+      else ' and j.state = ' || quote_literal(p_state) end,
+    case when p_type is not null then
+      format(case key when 'o.job_id' then ' and o.type_id = %L' else ' and j.type_id = %L' end,
+             (select t.id from skep.job_type t where t.name = p_type)) end,
+    ' and j.chain_id = ' || quote_literal(p_chain_id),
+    ' and j.id = any (' || quote_literal(p_ids) || '::uuid[])',
+    ' and j.id in (select b.job_id from skep.blocker b where b.chain_id = '
+      || quote_literal(p_blocked_by) || ')',
+    ' and j.created_at >= ' || quote_literal(p_created_from),
+    ' and j.created_at < ' || quote_literal(p_created_to),
+    format(' and %s %s ', key, case when p_descending then '<' else '>' end)
+      || quote_literal(p_after));
   return next;
 end $$;

@@ -16,7 +16,7 @@ begin
   set next_at = p_next_at,
       last_at = case when p_chain_id is null then s.last_at else p_at end,
       last_chain_id = coalesce(p_chain_id, s.last_chain_id)
-  where s.name = p_name and s.next_at = p_at and s.is_enabled
+  where s.name = p_name and s.next_at = p_at and s.is_enabled and not s.is_paused
   returning s.* into v_schedule;
   if not found then
     return false;
@@ -27,7 +27,7 @@ begin
       array[v_schedule.priority], array[null::timestamptz], array[null::double precision],
       array[v_schedule.max_attempts], array[null::text], array[null::double precision],
       array[null::uuid], array[null::text], array[null::text], array[false],
-      array[null::double precision], array[null::uuid], '{}', '{}', '{}', true);
+      array[null::double precision], array[null::uuid], '{}', '{}', '{}'::text[], true);
   end if;
   return true;
 end $$;

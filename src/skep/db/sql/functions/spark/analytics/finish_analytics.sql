@@ -1,6 +1,5 @@
 -- finish_analytics: record that hours were computed, and delete expired results.
--- Takes   p_since, p_upto: the hours. p_messages: in them. p_taken_at, p_position: the log when the
---         run began. p_keep_days: how long results are kept.
+-- Takes   p_taken_at, p_position: the log when the run began. p_keep_days: of results.
 -- Returns how many rows were deleted.
 -- Locks   the rows written and deleted.
 -- Why     Runs in the transaction that stores the results, so the watermark never exceeds them.

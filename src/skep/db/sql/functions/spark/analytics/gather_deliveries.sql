@@ -1,6 +1,5 @@
 -- gather_deliveries: store what brokers counted in some hours, by queue.
--- Takes   p_since, p_upto: whole hours, the second exclusive. p_limit: queues per hour, busiest
---         first.
+-- Takes   whole hours, p_upto exclusive. p_limit: queues per hour, busiest first.
 -- Returns how many rows were stored.
 -- Locks   the rows written.
 -- Why     Rollups are purged and hold ids, not names. Where they are incomplete by now, the fuller

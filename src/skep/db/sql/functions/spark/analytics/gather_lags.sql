@@ -1,6 +1,5 @@
 -- gather_lags: store the lag of groups in some hours.
--- Takes   p_since, p_upto: whole hours, the second exclusive. p_limit: groups per hour, furthest
---         behind first.
+-- Takes   whole hours, p_upto exclusive. p_limit: groups per hour, furthest behind first.
 -- Returns how many rows were stored.
 -- Locks   the rows written.
 -- Why     Samples by minute are kept for two days. An hour with fewer samples than stored is being

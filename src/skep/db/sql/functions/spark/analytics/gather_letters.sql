@@ -1,6 +1,6 @@
 -- gather_letters: store causes of dead letters in some hours, by queue and group.
--- Takes   p_since, p_upto: whole hours, the second exclusive. p_limit: causes per hour and queue;
---         the rest is summed up as '(other)'.
+-- Takes   whole hours, p_upto exclusive. p_limit: causes per hour and queue; '(other)' sums the
+--         rest.
 -- Returns how many rows were stored.
 -- Locks   the rows written and deleted.
 -- Why     Letters get deleted, and redriven ones forgotten. An hour of a queue with fewer letters

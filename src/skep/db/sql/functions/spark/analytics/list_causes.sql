@@ -1,7 +1,5 @@
 -- list_causes: causes of dead letters by hour.
--- Takes   p_since, p_upto: hours, the second exclusive. p_queue: null for all. p_after: {queue,
---         group, cause}, the last row of the previous page in the hour p_since; null to begin.
---         p_limit.
+-- Takes   as list_hot_keys; p_after: {queue, group, cause}.
 -- Returns rows of analytics_letter by (hour, queue, group_name, cause).
 -- Locks   none.
 -- Why     As list_hot_keys.

@@ -1,7 +1,6 @@
 -- list_hot_keys: the busiest keys of queues by hour.
--- Takes   p_since, p_upto: hours, the second exclusive. p_queue: null for all. p_after: {queue,
---         kind, key}, the last row of the previous page in the hour p_since; null to begin.
---         p_limit.
+-- Takes   hours, p_upto exclusive. p_queue: null for all. p_after: {queue, kind, key}, the last row
+--         of the previous page in the hour p_since; null to begin.
 -- Returns rows of analytics_key by (hour, queue, kind, key).
 -- Locks   none.
 -- Why     In primary key order, so that a page costs what it shows.

@@ -1,6 +1,5 @@
 -- list_lags: lags of groups by hour.
--- Takes   p_since, p_upto: hours, the second exclusive. p_queue: null for all. p_after: {queue,
---         group}, the last row of the previous page in the hour p_since; null to begin. p_limit.
+-- Takes   as list_hot_keys; p_after: {queue, group}.
 -- Returns rows of analytics_lag by (hour, queue, group_name).
 -- Locks   none.
 -- Why     As list_hot_keys.

@@ -1,8 +1,6 @@
 -- list_queue_hours: volume and deliveries of queues by hour.
--- Takes   p_since, p_upto: hours, the second exclusive. p_queue: null for all. p_after: {queue},
---         the last row of the previous page in the hour p_since; null to begin. p_limit.
--- Returns rows by (hour, queue): the columns of analytics_volume and of analytics_delivery; null
---         where one has no row.
+-- Takes   as list_hot_keys; p_after: {queue}.
+-- Returns rows by (hour, queue) of two tables; null where one of them has no row.
 -- Locks   none.
 -- Why     The first p_limit rows of both tables suffice for the page.
 create function skep.list_queue_hours(

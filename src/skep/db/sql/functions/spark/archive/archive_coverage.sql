@@ -1,9 +1,8 @@
 -- archive_coverage: which time of each queue is in the archive, and which in the live log.
--- Returns per queue that has or wants an archive, by name: queue, messages (archived), archived_at
---         (null: never), is_wanted, is_running (a run began and has not finished), is_foreign (as
---         archive_work); gone_to: older messages were deleted without being archived, null if none
---         was; covered_from, covered_to: this time is archived, null while empty; live_from: the
---         oldest message of the live log, null if empty; total.
+-- Returns per queue that has or wants an archive, by name: is_running (a run began and has not
+--         finished), is_foreign (as archive_work); gone_to: older messages were deleted without
+--         being archived; covered_from, covered_to: this time is archived, null while empty;
+--         live_from: the oldest message of the live log, null if empty.
 -- Locks   none.
 -- Why     The archive's bound is a transaction. Adjacent transactions overlap in time, so the
 --         oldest message is searched among the first hundred segments, which also bounds the cost.

@@ -1,8 +1,8 @@
 -- archive_work: queues that have or want an archive.
 -- Takes   p_queue: only these names; null for all.
--- Returns queue_id, queue (name), messages (archived), archived_at (null: never), is_wanted
---         (archive_after_s is set), is_open (a run began and has not finished), is_foreign (the
---         archive belongs to the server this database was restored from).
+-- Returns archived_at (null: never), is_wanted (archive_after_s is set), is_open (a run began and
+--         has not finished), is_foreign (the archive belongs to the server this database was
+--         restored from).
 -- Locks   none.
 -- Why     What `skep archive` processes and shows.
 create function skep.archive_work(p_queue text[])

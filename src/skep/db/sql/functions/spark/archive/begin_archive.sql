@@ -1,7 +1,6 @@
 -- begin_archive: plan an archive run, or take over an unfinished one.
--- Takes   p_queue_id. p_messages, p_segments: roughly how much a run copies.
--- Returns one row: run_id, attempt, since and upto (transactions, upto exclusive). No row if there
---         is nothing to do.
+-- Takes   p_messages, p_segments: roughly how much a run copies.
+-- Returns one row, transactions with upto exclusive; none if there is nothing to do.
 -- Locks   the skep.archive row for update, then the skep.archive_run row.
 -- Why     Only closed ranges: nothing can appear below the oldest running transaction. The range
 --         ends at or right behind a transaction that left a segment, because ids beyond may be

@@ -1,8 +1,7 @@
 -- delete_archived: delete archived segments that no reader waits for from the live log.
--- Takes   p_run_id: for the history. p_queue_id. p_after: transactions up to this were looked at, 0
---         to begin. p_limit: segments to look at.
--- Returns one row: messages, segments, partitions deleted; reached: the last transaction looked at;
---         is_done: nothing archived beyond.
+-- Takes   p_run_id: for the history. p_after: transactions up to this were looked at, 0 to begin.
+--         p_limit: segments to look at.
+-- Returns what was deleted; reached: the last transaction looked at; is_done: nothing beyond.
 -- Locks   skep.hold in share mode (held_from); then as delete_segments; then the history row.
 -- Why     The rules of completed retention: unread messages stay, external readers keep what they
 --         hold, and without readers nothing goes. Keys inside dedup_window_s stay with their

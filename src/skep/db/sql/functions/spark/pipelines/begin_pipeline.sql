@@ -1,10 +1,8 @@
 -- begin_pipeline: record that a pipeline starts, unless its definition changed.
--- Takes   p_name; p_definition: as written; p_hash: of what its checkpoint depends on.
---         p_checkpoint, p_runner, p_master. p_is_reset: start anew whatever it was.
--- Returns run_id: for reports; null if it was not started, because its checkpoint was made by
---         another definition. known_hash, known_checkpoint: of the previous run, null for the
---         first. has_progress: a previous run completed a micro-batch, and this one goes on from
---         there.
+-- Takes   p_hash: of what its checkpoint depends on. p_is_reset: start anew whatever it was.
+-- Returns run_id: null if it was not started, because its checkpoint was made by another
+--         definition. known_hash, known_checkpoint: of the previous run. has_progress: a previous
+--         run completed a micro-batch, and this one goes on from there.
 -- Locks   the skep.pipeline row.
 -- Why     One statement decides and records, so of two concurrent starts the second sees the first.
 create function skep.begin_pipeline(

@@ -1,8 +1,6 @@
 -- report_pipeline: report a pipeline's state and learn whether it should stop.
--- Takes   p_run_id. p_state: starting, running, stopped or failed. p_position: by sink and source.
---         p_batches, p_messages: of this run. p_rate: messages per second. p_lag_messages, p_lag_s.
---         p_error. p_recent: the last micro-batches. Null leaves position, lags, error and recent
---         unchanged.
+-- Takes   p_position: by sink and source. p_batches, p_messages: of this run. p_recent: the last
+--         micro-batches. Null leaves position, lags, error and recent unchanged.
 -- Returns should_stop. No row if another run has replaced it.
 -- Locks   the skep.pipeline row.
 -- Why     Heartbeat and question in one: a run that reports can be stopped.

@@ -1,6 +1,5 @@
 -- append_staged: allocate offsets for staged segments and move them into the log.
--- Takes   p_write_id, p_epoch, p_attempt: the staging. p_partition_id: its partitions, ascending.
---         p_now.
+-- Takes   the staging; p_partition_id: its partitions, ascending.
 -- Returns how many messages were stored.
 -- Locks   idle skep.cursor rows in (partition_id, group_id) order; the caller holds the partitions.
 -- Why     As append_segments, for any number of segments per partition, by task and number. The

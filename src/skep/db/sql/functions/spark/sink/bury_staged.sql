@@ -1,6 +1,5 @@
 -- bury_staged: keep rows that a writer rejected as dead letters.
--- Takes   p_write_id, p_epoch, p_attempt: the staging. p_partition_id, p_queue, p_partition: as
---         staged_partitions returns them. p_now.
+-- Takes   the staging, and partitions as staged_partitions returns them.
 -- Returns how many.
 -- Locks   none beyond the new rows; the caller holds the partitions.
 -- Why     They belong to the default group, which every queue has: no group failed at the row. The

@@ -1,10 +1,9 @@
 -- checked_partitions: up to where a driver's comparison of staged keys still holds.
--- Takes   p_partition_id, p_queue, p_partition, p_window_s: as staged_partitions returns them.
---         p_checked: an array of {queue, partition, id, head, since, oldest} from the driver: it
---         compared everything from the moment `since` up to the offset `head`, and `oldest` is the
---         lowest offset with an equal key. id is null if the partition did not exist. p_now.
--- Returns per partition with a window: id, queue, partition, is_checked; upto: messages up to this
---         offset need no comparison; head.
+-- Takes   partitions as staged_partitions returns them. p_checked: an array of {queue, partition,
+--         id, head, since, oldest} from the driver: it compared everything from the moment `since`
+--         up to the offset `head`, and `oldest` is the lowest offset with an equal key. id is null
+--         if the partition did not exist.
+-- Returns per partition with a window; upto: messages up to this offset need no comparison.
 -- Locks   none; the caller holds the partitions.
 -- Why     The driver looked without locks. That no equal key was stored stays true for what it saw;
 --         newer messages are compared in addition. That an equal key was stored holds while the

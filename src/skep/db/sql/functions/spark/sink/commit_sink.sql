@@ -1,12 +1,12 @@
--- commit_sink: move what the successful attempts of an epoch staged into the log, once.
--- Takes   p_write_id, p_epoch. p_is_passing: it will not be asked for again. p_attempt: the
---         successful attempts, one per task. p_staged: rows they staged in all. p_findings:
---         duplicates the driver found, as drop_staged_duplicates takes them.
+-- commit_sink: move what an epoch (a micro-batch of a stream) has staged into the log, once.
+-- Takes   p_is_passing: it will not be asked for again. p_attempt: the successful attempts, one per
+--         task. p_staged: rows they staged in all. p_findings: as drop_staged_duplicates.
 -- Returns one row: is_repeated (the epoch was committed before, nothing was done); else how many
 --         messages were stored, scheduled, found to be duplicates, and rejected.
 -- Raises  SK404 if staged rows are gone. SK409, SK429 as check_staged_rules.
 -- Locks   the skep.sink row and what the write staged; then as staged_partitions; then idle
 --         skep.cursor rows in (partition_id, group_id) order.
+-- Model   Positions!CommitSink
 -- Why     Messages and the record of the epoch share one transaction: a driver that comes back
 --         repeats its last epoch, which is recognised here. What other attempts staged is deleted
 --         with it.

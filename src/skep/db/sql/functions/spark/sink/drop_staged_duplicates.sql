@@ -1,8 +1,7 @@
 -- drop_staged_duplicates: remove duplicates from staged segments.
--- Takes   p_write_id, p_epoch, p_attempt: the staging. p_partition_id, p_queue, p_partition,
---         p_window_s: as staged_partitions returns them. p_now. p_findings: the driver's findings,
---         {partitions, duplicates}: partitions as checked_partitions takes them, duplicates an
---         array of {attempt, number, indexes}; null if there are none.
+-- Takes   the staging, and partitions as staged_partitions returns them. p_findings: of the driver,
+--         {partitions, duplicates}: as checked_partitions takes them, and {attempt, number,
+--         indexes}; null if there are none.
 -- Returns how many messages were removed.
 -- Locks   none beyond the staged rows; the caller holds the partitions.
 -- Why     The driver compares keys a hundred times as fast, and before anything is locked. Its

@@ -1,7 +1,6 @@
 -- find_staged_duplicates: compare the keys of staged segments with those of their partitions.
--- Takes   p_write_id, p_epoch, p_attempt: the staging. Per partition, in parallel arrays:
---         p_partition_id, p_queue, p_partition, p_upto (messages up to this offset are not
---         compared), p_is_checked (nor are the staged keys with each other).
+-- Takes   the staging. Per partition: p_upto: messages up to this offset are not compared;
+--         p_is_checked: nor are the staged keys with each other.
 -- Returns per segment with duplicates: attempt, number, indexes (0-based).
 -- Locks   none; the caller holds the partitions.
 -- Why     A push probes segment by segment. Here a partition gets hundreds of segments, so all keys

@@ -1,9 +1,8 @@
 -- staged_keys: the keys of an epoch that a driver must compare.
--- Takes   p_write_id, p_epoch, p_attempt: the staging. p_queue, p_partition: only partitions behind
---         this one in name order; empty to begin. p_limit: keys.
--- Returns per staged segment, by partition, task and number: queue, partition, partition_id (null
---         if it does not exist yet), attempt, number, keys. Partitions come whole, as many as fit;
---         those larger than p_limit are left out.
+-- Takes   the staging. p_queue, p_partition: only partitions behind this one in name order; empty
+--         to begin. p_limit: keys.
+-- Returns per staged segment, by partition, task and number; partition_id is null if it does not
+--         exist yet. Partitions come whole, as many as fit; those larger than p_limit are left out.
 -- Locks   none.
 -- Why     Generated ids and queues without a window need no comparison. What is left out here is
 --         compared by drop_staged_duplicates.

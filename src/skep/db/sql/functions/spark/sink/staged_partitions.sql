@@ -1,7 +1,6 @@
 -- staged_partitions: lock the partitions of a write, creating missing ones.
 -- Takes   p_write_id, p_epoch, p_attempt: the staging.
--- Returns per partition, by id: partition_id, queue_id, queue, partition (names), window_s (of
---         duplicates).
+-- Returns per partition, by id; window_s: of duplicates.
 -- Locks   as provision_partitions; then skep.partition rows for no key update, in id order.
 -- Why     All partitions are locked before anything is stored, as in every push, so two writes
 --         never deadlock. Partitions of rejected rows are created too: a dead letter has an

@@ -2,8 +2,8 @@
 -- Takes   the span as segments_in_span, of any number of queues. p_messages, p_bytes: how much of
 --         it, null for all; at least one segment, and tiny messages may make it a little less.
 --         p_share: messages per share, null for a single one.
--- Returns per share in address order: last, the address (xid, partition, first) of its last
---         segment; segments, messages and bytes in it.
+-- Returns per share in address order; last: the address (xid, partition, first) of its last
+--         segment.
 -- Locks   none.
 -- Why     Planning must depend neither on the number of partitions nor on the backlog, and a share
 --         must be small to describe: an address at either end. A micro-batch of n messages has at

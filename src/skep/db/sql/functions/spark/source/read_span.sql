@@ -1,8 +1,8 @@
 -- read_span: the contents of a span, for a Spark task.
 -- Takes   the span as segments_in_span, of any number of queues.
--- Returns per segment, unordered: its address (xid, partition_id, first), last, the names of queue
---         and partition, created_at, body.
+-- Returns per segment, unordered.
 -- Locks   none.
+-- Model   Positions!Stage
 -- Why     Inlined like segments_in_span, so that rows stream as they are found. Outer joins: names
 --         that are not selected are not looked up.
 create function skep.read_span(

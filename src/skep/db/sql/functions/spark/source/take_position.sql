@@ -1,9 +1,9 @@
 -- take_position: the present as a reader's position.
 -- Takes   p_queue_id: the queues read.
--- Returns one row. system: as system_identity. snapshot: the current one. newest: the newest
---         transaction with a segment in these queues, or null. taken_us: now, in microseconds since
---         the epoch.
+-- Returns one row. newest: the newest transaction with a segment in these queues, or null.
+--         taken_us: now, in microseconds since the epoch.
 -- Locks   none.
+-- Model   Positions!Position
 -- Why     The snapshot is this statement's, so it sees exactly the segments that newest was chosen
 --         from. Readers cut it there: see skep.spark.source.positions.
 create function skep.take_position(p_queue_id integer[])

@@ -1,0 +1,538 @@
+"""What a broker has: queues, groups, messages, dead letters, traces, scheduled messages.
+
+Each method describes its request, once for both clients. `RequestMethod` makes it a method that
+sends the request and returns the answer, or on asyncio a coroutine that does.
+"""
+
+from collections.abc import Callable, Coroutine, Sequence
+from datetime import datetime
+from functools import wraps
+from types import MethodType
+from typing import (
+    Any,
+    Concatenate,
+    Final,
+    Generic,
+    Literal,
+    ParamSpec,
+    Protocol,
+    TypeAlias,
+    TypeVar,
+    overload,
+)
+from uuid import uuid4
+
+from skep.client.endpoints import spell_time
+from skep.client.requests import Pushes, Request, ask, ask_part, tell
+from skep.client.values import (
+    Configured,
+    DeadLetter,
+    DeadLetterPage,
+    FiledTrace,
+    GroupEntry,
+    GroupLag,
+    Json,
+    MessagePage,
+    PartitionPage,
+    QueuePage,
+    Redrive,
+    ScheduledMessage,
+    SeekPreview,
+    Trace,
+)
+from skep.model.errors import BadRequest
+
+SeekTarget: TypeAlias = Literal["start", "end"] | datetime | int
+"""One end of the log, a time, or in one partition the offset to deliver next."""
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class AsyncSender(Protocol):
+    """Sends requests on asyncio."""
+
+    async def send(self, request: Request[T] | Pushes[T]) -> T:
+        """Send a request and return its answer."""
+        ...
+
+
+class BlockingSender(Protocol):
+    """Sends requests and waits for them."""
+
+    def send(self, request: Request[T] | Pushes[T]) -> T:
+        """Send a request and return its answer."""
+        ...
+
+
+S_co = TypeVar("S_co", bound=AsyncSender | BlockingSender, covariant=True)
+
+
+class Resource(Generic[S_co]):
+    """Requests about one kind of thing, and the session that sends them."""
+
+    def __init__(self, session: S_co) -> None:
+        self.session: Final = session
+
+
+class RequestMethod(Generic[P, T]):
+    """A method that sends the request which the decorated function describes."""
+
+    def __init__(self, describe: Callable[Concatenate[Any, P], Request[T] | Pushes[T]]) -> None:
+        @wraps(describe)
+        def send(resource: Any, *args: P.args, **kwargs: P.kwargs) -> Any:
+            return resource.session.send(describe(resource, *args, **kwargs))
+
+        self._send: Final = send
+
+    @overload
+    def __get__(self, resource: None, owner: object) -> Callable[Concatenate[Any, P], Any]: ...
+    @overload
+    def __get__(
+        self, resource: Resource[AsyncSender], owner: object
+    ) -> Callable[P, Coroutine[Any, Any, T]]: ...
+    @overload
+    def __get__(self, resource: Resource[BlockingSender], owner: object) -> Callable[P, T]: ...
+    def __get__(self, resource: Any, owner: object) -> Any:
+        return self._send if resource is None else MethodType(self._send, resource)
+
+
+class Queues(Resource[S_co]):
+    """The queues of a broker."""
+
+    @RequestMethod
+    def find(
+        self,
+        *,
+        namespace: str | None = None,
+        task: str | None = None,
+        search: str | None = None,
+        limit: int = 100,
+        offset: int = 0,
+    ) -> Request[QueuePage]:
+        """Return a page of queues."""
+        return ask(
+            QueuePage,
+            "GET",
+            "resources/queues",
+            namespace=namespace,
+            task=task,
+            search=search,
+            limit=limit,
+            offset=offset,
+        )
+
+    @RequestMethod
+    def configure(
+        self,
+        queue: str,
+        *,
+        namespace: str | None = None,
+        task: str | None = None,
+        replace: bool = False,
+        **options: Any,
+    ) -> Request[Configured]:
+        """Create a queue, or change the options given; None restores a default.
+
+        The options have the names of the wire: `leaseTime=60, retryLimit=5`. Those that are not
+        given stay, as do namespace and task, unless `replace` restores their defaults.
+        """
+        mode = "replace" if replace else None
+        members = {"queue": queue, "options": options}
+        members |= _given(namespace=namespace, task=task, mode=mode)
+        return ask(Configured, "POST", "configure", members=members)
+
+    @RequestMethod
+    def configuration(self, queue: str) -> Request[Configured]:
+        """Return all options of a queue."""
+        return ask(Configured, "GET", "queues", queue, "config")
+
+    @RequestMethod
+    def describe(self, queue: str, *, partition_limit: int = 100) -> Request[Json]:
+        """Return everything about a queue: options, groups, partitions, counts."""
+        return ask(Json, "GET", "resources/queues", queue, partitionLimit=partition_limit)
+
+    @RequestMethod
+    def partitions(
+        self,
+        queue: str | None = None,
+        *,
+        search: str | None = None,
+        after: str | None = None,
+        limit: int = 100,
+    ) -> Request[PartitionPage]:
+        """Return a page of partitions, of one queue or of all."""
+        return ask(
+            PartitionPage,
+            "GET",
+            "resources/partitions",
+            queue=queue,
+            search=search,
+            after=after,
+            limit=limit,
+        )
+
+    @RequestMethod
+    def depth(self, queue: str, *, group: str | None = None) -> Request[Json]:
+        """Count the messages that wait in a queue, by partition."""
+        return ask(Json, "GET", "resources/queues", queue, "depth", group=group)
+
+    @RequestMethod
+    def pause(self, queue: str) -> Request[None]:
+        """Deliver nothing of a queue until it is resumed."""
+        return tell("POST", "queues", queue, "pause")
+
+    @RequestMethod
+    def resume(self, queue: str) -> Request[None]:
+        """Deliver a paused queue again."""
+        return tell("POST", "queues", queue, "resume")
+
+    @RequestMethod
+    def clear(self, queue: str, *, partition: str | None = None) -> Request[Json]:
+        """Drop all messages of a queue, or of one of its partitions."""
+        return ask(Json, "DELETE", "queues", queue, "clear", partition=partition)
+
+    @RequestMethod
+    def delete(self, queue: str) -> Request[bool]:
+        """Delete a queue with its messages, groups and dead letters; return whether it existed."""
+        return ask_part(bool, "existed", "DELETE", "resources/queues", queue)
+
+
+class Groups(Resource[S_co]):
+    """The consumer groups of a broker."""
+
+    @RequestMethod
+    def find(
+        self, *, queue: str | None = None, limit: int = 1000, offset: int = 0
+    ) -> Request[list[GroupEntry]]:
+        """Return groups, one entry per group and queue."""
+        return ask(
+            list[GroupEntry], "GET", "consumer-groups", queue=queue, limit=limit, offset=offset
+        )
+
+    @RequestMethod
+    def lagging(self, *, min_lag_s: int = 3600, limit: int = 100) -> Request[list[Json]]:
+        """Return the partitions whose first unread message is oldest."""
+        return ask(
+            list[Json], "GET", "consumer-groups/lagging", minLagSeconds=min_lag_s, limit=limit
+        )
+
+    @RequestMethod
+    def describe(self, group: str) -> Request[Json]:
+        """Return the progress of a group in its partitions, by queue."""
+        return ask(Json, "GET", "consumer-groups", group)
+
+    @RequestMethod
+    def lag(
+        self, group: str, queue: str, *, limit: int = 100, offset: int = 0
+    ) -> Request[GroupLag]:
+        """Return how far a group is behind, in messages and seconds."""
+        path = _group_path(group, queue)
+        return ask(GroupLag, "GET", *path, "lag", limit=limit, offset=offset)
+
+    @RequestMethod
+    def seek(
+        self,
+        group: str,
+        queue: str,
+        to: SeekTarget,
+        *,
+        partition: str | None = None,
+        create: bool = False,
+    ) -> Request[Json]:
+        """Move a group, in all partitions or in one. Messages it passes over are not delivered.
+
+        `create` subscribes the group if it does not exist.
+        """
+        if isinstance(to, int) and partition is None:
+            raise BadRequest(f"cannot seek to offset {to} in all partitions: name a partition")
+        if isinstance(to, str):
+            members: Json = {"toStart": to == "start", "toEnd": to == "end"}
+        elif isinstance(to, datetime):
+            members = {"timestamp": spell_time(to)}
+        else:
+            members = {"offset": to}
+        segments = (*_group_path(group, queue, partition), "seek")
+        return ask(Json, "POST", *segments, members={**members, "create": create})
+
+    @RequestMethod
+    def preview_seek(
+        self, group: str, queue: str, to: SeekTarget, *, partition: str | None = None
+    ) -> Request[SeekPreview]:
+        """Return how many messages a seek would skip and replay."""
+        name = "to" if isinstance(to, str) else "offset" if isinstance(to, int) else "timestamp"
+        segments = (*_group_path(group, queue, partition), "seek", "preview")
+        return ask(SeekPreview, "GET", *segments, **{name: to})
+
+    @RequestMethod
+    def positions(self, group: str, queue: str, *, limit: int = 1000) -> Request[dict[str, int]]:
+        """Return the last offset that is done, by partition."""
+        segments = _group_path(group, queue)
+        return ask_part(dict[str, int], "offsets", "GET", *segments, "offsets", limit=limit)
+
+    @RequestMethod
+    def set_positions(self, group: str, queue: str, offsets: dict[str, int]) -> Request[Json]:
+        """Set the last offset that is done, by partition."""
+        segments = (*_group_path(group, queue), "offsets")
+        return ask(Json, "PUT", *segments, members={"offsets": offsets})
+
+    @RequestMethod
+    def pause(self, group: str, queue: str) -> Request[None]:
+        """Deliver nothing more to a group."""
+        return tell("POST", *_group_path(group, queue), "pause")
+
+    @RequestMethod
+    def resume(self, group: str, queue: str) -> Request[None]:
+        """Deliver to a group again."""
+        return tell("POST", *_group_path(group, queue), "resume")
+
+    @RequestMethod
+    def delete(self, group: str, queue: str | None = None) -> Request[Json]:
+        """Forget the progress of a group, on one queue or on all."""
+        segments = ("consumer-groups", group) if queue is None else _group_path(group, queue)
+        return ask(Json, "DELETE", *segments)
+
+
+class Messages(Resource[S_co]):
+    """Messages, one by one. A message goes by its transaction id or its message id."""
+
+    @RequestMethod
+    def find(
+        self,
+        *,
+        queue: str | None = None,
+        partition: str | None = None,
+        status: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        transaction_id: str | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> Request[MessagePage]:
+        """Return a page of messages, the newest first; of the last hour if no time is given."""
+        return ask(
+            MessagePage,
+            "GET",
+            "messages",
+            queue=queue,
+            partition=partition,
+            status=status,
+            limit=limit,
+            cursor=cursor,
+            transactionId=transaction_id,
+            **{"from": since, "to": until},
+        )
+
+    @RequestMethod
+    def peek(
+        self,
+        queue: str,
+        *,
+        group: str | None = None,
+        partition: str | None = None,
+        limit: int = 10,
+    ) -> Request[list[Json]]:
+        """Return what a group would get next, claiming nothing."""
+        return ask_part(
+            list[Json],
+            "messages",
+            "GET",
+            "messages/peek",
+            queue=queue,
+            partition=partition,
+            consumerGroup=group,
+            limit=limit,
+        )
+
+    @RequestMethod
+    def show(self, partition_id: str, message: str) -> Request[Json]:
+        """Return a message with its payload."""
+        return ask(Json, "GET", "messages", partition_id, message)
+
+    @RequestMethod
+    def delete(self, partition_id: str, message: str) -> Request[Json]:
+        """Delete a message for all groups, with its dead letters."""
+        return ask(Json, "DELETE", "messages", partition_id, message)
+
+    @RequestMethod
+    def retry(self, partition_id: str, message: str, *, group: str | None = None) -> Request[Json]:
+        """Deliver a message that failed again, now."""
+        members = {"consumerGroup": group}
+        return ask(Json, "POST", "messages", partition_id, message, "retry", members=members)
+
+    @RequestMethod
+    def dead_letter(
+        self, partition_id: str, message: str, *, group: str | None = None, error: str | None = None
+    ) -> Request[Json]:
+        """Move a message to the dead letters."""
+        members = {"consumerGroup": group, "error": error}
+        return ask(Json, "POST", "messages", partition_id, message, "dlq", members=members)
+
+
+class DeadLetters(Resource[S_co]):
+    """Messages that groups gave up on."""
+
+    @RequestMethod
+    def find(
+        self,
+        *,
+        queue: str | None = None,
+        partition: str | None = None,
+        group: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        error: str | None = None,
+        limit: int = 100,
+        offset: int = 0,
+    ) -> Request[DeadLetterPage]:
+        """Return a page of dead letters, the newest failure first."""
+        return ask(
+            DeadLetterPage,
+            "GET",
+            "dlq",
+            queue=queue,
+            partition=partition,
+            consumerGroup=group,
+            error=error,
+            limit=limit,
+            offset=offset,
+            **{"from": since, "to": until},
+        )
+
+    @RequestMethod
+    def show(self, dlq_id: int) -> Request[DeadLetter]:
+        """Return a dead letter."""
+        return ask(DeadLetter, "GET", "dlq", str(dlq_id))
+
+    @RequestMethod
+    def replay(
+        self, dlq_id: int, *, queue: str | None = None, partition: str | None = None
+    ) -> Request[Json]:
+        """Push the message of a dead letter again: where it was, or to another queue."""
+        members = _given(queue=queue, partition=partition)
+        return ask(Json, "POST", "dlq", str(dlq_id), "replay", members=members)
+
+    @RequestMethod
+    def delete(self, dlq_id: int) -> Request[None]:
+        """Delete a dead letter; its message stays with other groups."""
+        return tell("DELETE", "dlq", str(dlq_id))
+
+    @RequestMethod
+    def purge(self, *, queue: str, group: str | None = None) -> Request[int]:
+        """Delete all dead letters of a queue, or of one of its groups; return how many."""
+        return ask_part(int, "deleted", "DELETE", "dlq", queue=queue, consumerGroup=group)
+
+    @RequestMethod
+    def redrive(
+        self,
+        *,
+        queue: str | None = None,
+        partition: str | None = None,
+        group: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        error: str | None = None,
+        ids: Sequence[int] | None = None,
+        target_queue: str | None = None,
+        target_partition: str | None = None,
+        limit: int | None = None,
+    ) -> Request[Redrive]:
+        """Push the messages of many dead letters again, in the background of the broker."""
+        members = _given(
+            queue=queue,
+            partition=partition,
+            consumerGroup=group,
+            error=error,
+            ids=ids,
+            target=_given(queue=target_queue, partition=target_partition) or None,
+            limit=limit,
+            # Ours, so that a request repeated after a lost answer starts nothing new.
+            id=str(uuid4()),
+            **{"from": since, "to": until},
+        )
+        return ask(Redrive, "POST", "dlq/redrive", members=members)
+
+    @RequestMethod
+    def show_redrive(self, redrive_id: str) -> Request[Redrive]:
+        """Return how far a redrive is."""
+        return ask(Redrive, "GET", "dlq/redrive", redrive_id)
+
+    @RequestMethod
+    def cancel_redrive(self, redrive_id: str) -> Request[Redrive]:
+        """End a redrive; messages that were moved stay moved."""
+        return ask(Redrive, "POST", "dlq/redrive", redrive_id, "cancel")
+
+
+class Traces(Resource[S_co]):
+    """Events noted about messages."""
+
+    @RequestMethod
+    def record(
+        self,
+        partition_id: str,
+        message: str,
+        data: Any,
+        *,
+        event_type: str = "info",
+        names: Sequence[str] = (),
+        group: str | None = None,
+    ) -> Request[str]:
+        """Note an event about a message, under names to find it by; return the event's id."""
+        members: Json = {
+            "transactionId": message,
+            "partitionId": partition_id,
+            "data": data,
+            "eventType": event_type,
+            "traceNames": list(names),
+            "consumerGroup": group,
+        }
+        return ask_part(str, "traceId", "POST", "traces", members=members)
+
+    @RequestMethod
+    def of_message(self, partition_id: str, message: str) -> Request[list[Trace]]:
+        """Return the events of a message, oldest first."""
+        return ask_part(list[Trace], "traces", "GET", "traces", partition_id, message)
+
+    @RequestMethod
+    def by_name(self, name: str, *, limit: int = 100, offset: int = 0) -> Request[list[FiledTrace]]:
+        """Return the events filed under a name, oldest first."""
+        page = {"limit": limit, "offset": offset}
+        return ask_part(list[FiledTrace], "traces", "GET", "traces/by-name", name, **page)
+
+    @RequestMethod
+    def names(self, *, limit: int = 50, offset: int = 0) -> Request[list[Json]]:
+        """Return the names events are filed under, last seen first."""
+        page = {"limit": limit, "offset": offset}
+        return ask_part(list[Json], "trace_names", "GET", "traces/names", **page)
+
+
+class Scheduled(Resource[S_co]):
+    """Messages that wait for their time."""
+
+    @RequestMethod
+    def find(
+        self, *, queue: str | None = None, partition: str | None = None, limit: int = 100
+    ) -> Request[list[ScheduledMessage]]:
+        """Return messages that wait."""
+        query = {"queue": queue, "partition": partition, "limit": limit}
+        return ask_part(list[ScheduledMessage], "messages", "GET", "scheduled", **query)
+
+    @RequestMethod
+    def cancel(self, scheduled_id: str) -> Request[None]:
+        """Cancel a message whose time has not come."""
+        return tell("DELETE", "scheduled", scheduled_id)
+
+    @RequestMethod
+    def deliver(self, scheduled_id: str) -> Request[None]:
+        """Deliver a message now."""
+        return tell("POST", "scheduled", scheduled_id, "deliver")
+
+
+def _group_path(group: str, queue: str, partition: str | None = None) -> tuple[str, ...]:
+    where = () if partition is None else ("partitions", partition)
+    return ("consumer-groups", group, "queues", queue, *where)
+
+
+def _given(**members: object) -> Json:
+    """Return the members that are not None."""
+    return {name: value for name, value in members.items() if value is not None}

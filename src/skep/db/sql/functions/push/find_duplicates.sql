@@ -1,0 +1,72 @@
+-- find_duplicates: decide which keys of a push are duplicates, if the cache cannot prove it.
+-- Takes   p_keys: the new keys. The rest as push_segments.
+-- Returns one row. duplicate_index, duplicate_offset: which new keys are stored, and where (the
+--         newest place); null if none. No stored message stands for two new keys. gap_*: the keys
+--         above guaranteed_to in offset order, if they are few enough to send.
+-- Locks   none; the caller holds the partition, so nothing can be added meanwhile.
+-- Model   Push!Searched
+-- Why     Here, under the partition's lock, is decided what a broker could not know. It only knows
+--         repeats within one call, and those of keys its cache remembers, which confirm_duplicates
+--         looks up. The walk goes backwards and stops at the start of the window: created_at never
+--         decreases along a partition, which may keep far more than its window.
+create function skep.find_duplicates(
+  p_partition_id bigint, p_keys bytea, p_guaranteed_to bigint, p_guaranteed_since timestamptz,
+  p_now timestamptz, p_resolve boolean)
+returns table (
+  duplicate_index integer[], duplicate_offset bigint[],
+  gap_first bigint, gap_keys bytea, gap_created_at timestamptz)
+language plpgsql as $$
+#variable_conflict use_column
+declare
+  v_window_start timestamptz;
+  v_segment record;
+  v_hit record;
+  v_gap_limit constant integer := 1048576;
+begin
+  -- A window of zero is empty even where the server's clock was set back behind created_at.
+  select case when q.dedup_window_s > 0 then p_now - make_interval(secs => q.dedup_window_s)
+              else 'infinity' end into v_window_start
+  from skep.partition p join skep.queue q on q.id = p.queue_id where p.id = p_partition_id;
+
+  for v_segment in
+    select s.first, s.last, s.created_at, s.keys from skep.segment s
+    where s.partition_id = p_partition_id order by s.first desc
+  loop
+    if v_segment.last > p_guaranteed_to then
+      exit when v_segment.created_at <= v_window_start and not p_resolve;
+      if gap_keys is null then
+        gap_created_at := v_segment.created_at;
+        gap_keys := v_segment.keys;
+      elsif length(gap_keys) < v_gap_limit then
+        gap_keys := v_segment.keys || gap_keys;
+      end if;
+      gap_first := v_segment.first;
+    else
+      exit when v_segment.created_at <= v_window_start;
+      continue when v_segment.created_at >= p_guaranteed_since;
+    end if;
+
+    for v_hit in
+      select n.index, v_segment.first + o.index as at
+      from (
+        select g as index, substr(p_keys, g * 16 + 1, 16) as key
+        from generate_series(0, length(p_keys) / 16 - 1) g
+      ) n
+      join (
+        select g as index, substr(v_segment.keys, g * 16 + 1, 16) as key
+        from generate_series(0, (v_segment.last - v_segment.first)::integer) g
+      ) o on o.key = n.key
+      order by o.index desc, n.index desc
+    loop
+      -- A lost call into a queue without a window may have stored a key as often as it was sent.
+      continue when v_hit.index = any(duplicate_index) or v_hit.at = any(duplicate_offset);
+      duplicate_index := duplicate_index || v_hit.index;
+      duplicate_offset := duplicate_offset || v_hit.at;
+    end loop;
+  end loop;
+
+  if length(gap_keys) >= v_gap_limit or gap_first <> p_guaranteed_to + 1 then
+    gap_first := null; gap_keys := null; gap_created_at := null;
+  end if;
+  return next;
+end $$;

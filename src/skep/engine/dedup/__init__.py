@@ -1,1 +1,0 @@
-"""The duplicate cache: proves that a key is absent, in bounded memory. It never decides alone."""

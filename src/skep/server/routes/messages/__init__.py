@@ -1,1 +1,0 @@
-"""Messages, dead letters, scheduled messages, traces, streams, live delivery and tail."""

@@ -1,1 +1,0 @@
-"""Queues, partitions and consumer groups: list, configure, seek, delete."""

@@ -1,1 +1,0 @@
-"""Analytics, pipelines with the archive, and replays."""

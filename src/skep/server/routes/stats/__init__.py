@@ -1,1 +1,0 @@
-"""Charts, status, metrics and the live figures of the dashboard."""

@@ -1,1 +1,0 @@
-"""Account, health, cluster, maintenance, operations and retention."""

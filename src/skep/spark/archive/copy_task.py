@@ -1,0 +1,169 @@
+"""Copy segments into files of the lake: what one task of an archive run does.
+
+A task reads its split of the log and writes one Parquet file for each day in it. Names follow
+from the run, the attempt and the number of the task, so that a task that is repeated writes over
+what it had begun. Before a file gets its name the task asks whether its attempt still counts: one
+that was given up, but lives on, must not touch what is in the catalog by then.
+
+Deleted messages are left out. Expired ones are copied, and so are sealed ones, still sealed.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from typing import Any, Final, NamedTuple
+
+from skep.model.errors import Refused
+from skep.spark.archive.schema import ARROW_SCHEMA, MEASURED, REPEATED, parquet
+from skep.spark.archive.storage import Storage
+from skep.spark.decode.messages import DecodedMessages, EnvelopeDecoder, segments_and_bodies
+from skep.spark.decode.segments import as_type
+from skep.spark.runtime.arrow import pa
+from skep.spark.runtime.postgres import Database, database
+from skep.spark.source.message_log import Partitions, span_statement
+from skep.spark.source.positions import Span
+
+ROWS_PER_GROUP: Final = 65_536
+"""Messages after which a file begins a new row group, about; readers skip whole ones."""
+BYTES_PER_GROUP: Final = 64 << 20
+COMPRESSION_LEVEL: Final = 3
+STATEMENT_TIMEOUT_S: Final = 300.0
+
+IS_ARCHIVING: Final = "select skep.is_archiving($1::text::uuid, $2::text::integer) as answer"
+
+
+class AttemptIsOver(Refused):
+    """Another process has taken the archive run over, or finished it."""
+
+
+@dataclass(frozen=True, slots=True)
+class CopyTask:
+    """A split of the log, and where to put it."""
+
+    url: str
+    storage: Mapping[str, str]
+    run_id: str
+    attempt: int
+    address: str
+    """How the addresses of its files begin."""
+    queue_id: int
+    span: Span
+
+
+class Copied(NamedTuple):
+    """What a task wrote."""
+
+    files: tuple[str, ...] = ()
+    messages: int = 0
+    bytes: int = 0
+
+
+def copy_split(task: CopyTask) -> Copied:
+    """Copy a split of the log; raise `AttemptIsOver` if this attempt does not count any more."""
+    source = database(task.url, STATEMENT_TIMEOUT_S)
+    _require_attempt(source, task)
+    partitions = Partitions((task.queue_id,), (), None)
+    found = source.stream(
+        span_statement(task.span, partitions, ("queue", "partition", "created_at"))
+    )
+    with ExitStack() as files:
+        writers: dict[date, FileWriter] = {}
+        for day, rows in rows_by_day(found, task.queue_id):
+            if day not in writers:
+                address = f"{task.address}-{day}.parquet"
+                stream = files.enter_context(Storage(task.storage).create(address))
+                writers[day] = FileWriter(address, stream)
+            writers[day].add(rows)
+        for writer in writers.values():
+            writer.finish()
+        _require_attempt(source, task)
+    done = sorted(writers.values(), key=lambda writer: writer.address)
+    return Copied(
+        tuple(writer.address for writer in done),
+        sum(writer.messages for writer in done),
+        sum(writer.bytes for writer in done),
+    )
+
+
+def _require_attempt(source: Database, task: CopyTask) -> None:
+    (row,) = source.rows(IS_ARCHIVING, task.run_id, task.attempt)
+    if not row["answer"]:
+        raise AttemptIsOver(
+            f"attempt {task.attempt} of archive run {task.run_id} is over: another process has "
+            "taken the run over, or finished it"
+        )
+
+
+class FileWriter:
+    """A Parquet file of the lake in the making, written to a stream of `Storage.create`."""
+
+    def __init__(self, address: str, stream: Any) -> None:
+        self.address: Final = address
+        self.messages = 0
+        self.bytes = 0
+        self._stream: Final = stream
+        self._waiting: list[Any] = []
+        self._waiting_rows = 0
+        self._waiting_bytes = 0
+        self._file: Final[Any] = parquet.ParquetWriter(
+            stream,
+            ARROW_SCHEMA,
+            compression="zstd",
+            compression_level=COMPRESSION_LEVEL,
+            use_dictionary=list(REPEATED),
+            write_statistics=list(MEASURED),
+        )
+
+    def add(self, rows: Any) -> None:
+        """Add a record batch or a table of messages."""
+        self.messages += rows.num_rows
+        self._waiting.append(rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows]))
+        self._waiting_rows += rows.num_rows
+        self._waiting_bytes += rows.nbytes
+        if self._waiting_rows >= ROWS_PER_GROUP or self._waiting_bytes >= BYTES_PER_GROUP:
+            self._write_group()
+
+    def finish(self) -> None:
+        """Write the rest and the end of the file; it gets its name when its stream is closed."""
+        self._write_group()
+        self._file.close()
+        self.bytes = self._stream.tell()
+
+    def _write_group(self) -> None:
+        if self._waiting:
+            table = pa.concat_tables(self._waiting)
+            self._file.write_table(table, row_group_size=table.num_rows)
+            self._waiting, self._waiting_rows, self._waiting_bytes = [], 0, 0
+
+
+def rows_by_day(batches: Iterable[Any], queue_id: int) -> Iterator[tuple[date, Any]]:
+    """Yield the messages of segments as record batches of the lake, each of one day."""
+    decoder = EnvelopeDecoder(open_envelope=None, taken_us=None)
+    messages, day = DecodedMessages(), date.min
+    for batch in batches:
+        for segment, body in segments_and_bodies(batch):
+            segment_day = segment["created_at"].astimezone(UTC).date()
+            if len(messages) and (day != segment_day or len(messages) >= ROWS_PER_GROUP):
+                yield day, lake_batch(messages, queue_id)
+                messages = DecodedMessages()
+            day = segment_day
+            decoder.add(messages, segment, body)
+    if len(messages):
+        yield day, lake_batch(messages, queue_id)
+
+
+def lake_batch(messages: DecodedMessages, queue_id: int) -> Any:
+    """Return messages as rows of the lake."""
+    own: dict[str, Any] = {
+        "expires_at": [
+            each.expires_at and datetime.fromisoformat(each.expires_at)
+            for each in messages.envelopes
+        ],
+        "key_id": [each.enc for each in messages.envelopes],
+        "queue_id": [queue_id] * len(messages),
+        "segment_first": messages.column("first"),
+    }
+    columns = (own[name] if name in own else messages.column(name) for name in ARROW_SCHEMA.names)
+    arrays = [as_type(*each) for each in zip(columns, ARROW_SCHEMA.types, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=ARROW_SCHEMA)
