@@ -8,7 +8,7 @@ moments, the worst being the first minute of a new installation that then grows 
 import json
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 
@@ -21,7 +21,6 @@ PARTITIONS = 20_000
 ROWS_MAX = 50
 BLOCKS_MAX = 80
 
-LEASE = UUID(int=7)
 KNOWN = Guarantee(1 << 60, ALWAYS)
 
 
@@ -42,6 +41,7 @@ class MeteredLog(Log):
     """A log whose calls answer nothing, because they are explained, and leave their cost behind."""
 
     cost = Cost(0, 0, 0)
+    lease = UUID(int=0)
 
     async def rows(self, query, *arguments):
         async with self.connection.transaction():
@@ -107,18 +107,20 @@ async def ack_one_by_one(log, *acks):
 
 
 def calls_on_leased_partitions(log, group, a, b):
-    done, nack = Ack(b, 1, LEASE, group="bees"), Ack(a, 1, LEASE, "failed", group="bees")
+    def ack(partition, offset, status="completed"):
+        return Ack(partition, offset, log.lease, status, group="bees")
+
     return {
-        "ack": lambda: log.ack(Ack(a, 2, LEASE, group="bees"), done),
-        "nack": lambda: log.ack(nack, done),
-        "ack, one by one": lambda: ack_one_by_one(log, Ack(a, 2, LEASE, group="bees"), done),
-        "ack by key": lambda: log.ack(Ack(a, None, LEASE, group="bees"), done),
-        "renew": lambda: log.rows("select * from skep.renew_leases($1, $2)", [LEASE], [600]),
+        "ack": lambda: log.ack(ack(a, 2), ack(b, 1)),
+        "nack": lambda: log.ack(ack(a, 1, "failed"), ack(b, 1)),
+        "ack, one by one": lambda: ack_one_by_one(log, ack(a, 2), ack(b, 1)),
+        "ack by key": lambda: log.ack(ack(a, None), ack(b, 1)),
+        "renew": lambda: log.rows("select * from skep.renew_leases($1, $2)", [log.lease], [600]),
         "release": lambda: log.rows(
-            "select skep.release_claims($1, $2, $3)", [a, b], [group] * 2, [LEASE] * 2
+            "select skep.release_claims($1, $2, $3)", [a, b], [group] * 2, [log.lease] * 2
         ),
-        "undo": lambda: undo(log, group, LEASE),
-        "undo, of any group": lambda: undo(log, None, LEASE),
+        "undo": lambda: undo(log, group, log.lease),
+        "undo, of any group": lambda: undo(log, None, log.lease),
         "undo, claimed nothing": lambda: undo(log, group, UUID(int=8)),
     }
 
@@ -128,8 +130,8 @@ def undo(log, group, lease):
 
 
 async def undo_acknowledged_at_once(log, group):
-    await log.pop(group, Poll(partitions=2, auto_ack=True, lease_id=LEASE))
-    await undo(log, group, LEASE)
+    await log.pop(group, Poll(partitions=2, auto_ack=True, lease_id=log.lease))
+    await undo(log, group, log.lease)
 
 
 async def costs(log, group, partitions):
@@ -141,7 +143,7 @@ async def costs(log, group, partitions):
             found[name] = log.cost
     for name, call in calls_on_leased_partitions(log, group, *partitions).items():
         async with rolled_back(log):
-            polls = [Poll(partition_id=partition, lease_id=LEASE) for partition in partitions]
+            polls = [Poll(partition_id=partition, lease_id=log.lease) for partition in partitions]
             await log.pop_partitions(group, *polls)
             await call()
             found[name] = log.cost
@@ -150,6 +152,11 @@ async def costs(log, group, partitions):
 
 @asynccontextmanager
 async def rolled_back(log):
+    """Undo what is called, with a lease of its own.
+
+    What is undone leaves dead rows. Under one lease, the last call would read those of all others.
+    """
+    log.lease = uuid4()
     transaction = log.connection.transaction()
     await transaction.start()
     yield
