@@ -583,10 +583,13 @@ class Plane:
         return {index: at for index, at in found.items() if at is not None}
 
     def push(self, partition: str, names: Sequence[str], now: datetime) -> None:
-        """Store messages; groups that had read all are ready again."""
+        """Store messages; groups that had read all are ready again.
+
+        A group whose unread messages were dropped never ceased to be ready: it keeps its place.
+        """
         state = self.partitions[partition]
         for reader in self.of_partition(partition).values():
-            if not reader.unread and reader.leased is None:
+            if reader.position >= state.head and reader.leased is None:
                 reader.free_at = now
         self.segments_written += 1
         state.append(names, now, self.segments_written)
