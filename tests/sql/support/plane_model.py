@@ -739,6 +739,8 @@ class Plane:
         options = self.options
         if self.is_conflated(group):
             options = replace(options, ack_mode="cumulative")
+            for ack in acks:  # whichever it means, it stands for all before it
+                ack.is_alone = ack.is_doubtful = False
         outcomes, dead = self.readers[partition, group].ack(acks, options, now)
         self.bury(group, partition, dead)
         return outcomes
