@@ -16,6 +16,7 @@ from uuid import UUID, uuid4, uuid5
 
 import msgspec
 
+from skep.broker.ack.naming import is_named, named_message
 from skep.broker.cluster.wakeups import Announcer
 from skep.broker.timestamps import wire_time
 from skep.broker.transaction.settlement import (
@@ -24,7 +25,6 @@ from skep.broker.transaction.settlement import (
     Settled,
     Settlement,
     Settler,
-    StagedAck,
     StagedPush,
     Stager,
     Unacceptable,
@@ -129,13 +129,14 @@ class Streams:
         state_ops, items = body.state_ops or [], body.push_items or []
         _check_sizes(body, state_ops, items)
         try:
-            acks = self._stage_ack(body)
+            ack = _ack_item(body)
+            acks = [] if ack is None else [self._stager.stage_ack(ack, ())]
             _check_kinds(state_ops)
-            if body.ack is None:
+            if ack is None:
                 state_ops = await self._pin_versions(query_id, partition_id, state_ops)
         except Unacceptable as refusal:
             return _refused(body, refusal.message)
-        pushes = self._stage_pushes(query_id, body, state_ops, items, producer)
+        pushes = self._stage_pushes(query_id, body, _origin(ack, state_ops), items, producer)
         arguments = _arguments(query_id, partition_id, body, state_ops)
         settled = await self._settle(Operations(pushes, acks, []), arguments)
         return _answer(body, pushes, settled)
@@ -234,32 +235,14 @@ class Streams:
             for op in state_ops
         ]
 
-    def _stage_ack(self, body: CycleBody) -> list[StagedAck]:
-        if body.ack is None:
-            return []
-        if not body.ack.transaction_id:
-            raise Unacceptable("ack.transactionId is required")
-        if not body.ack.lease_id:
-            raise Unacceptable("ack.leaseId is required: a cycle is fenced by its lease")
-        item = AckItem(
-            body.ack.transaction_id,
-            body.partition_id,
-            body.ack.status,
-            body.ack.error,
-            body.ack.lease_id,
-            body.consumer_group,
-        )
-        return [self._stager.stage_ack(item, ())]
-
     def _stage_pushes(
         self,
         query_id: UUID,
         body: CycleBody,
-        state_ops: Sequence[StateOperation],
+        origin: str | None,
         items: Sequence[PushItem],
         producer: str | None,
     ) -> list[StagedPush]:
-        origin = _origin(body.ack, state_ops)
         return [
             self._stager.stage_push(
                 item,
@@ -271,14 +254,41 @@ class Streams:
         ]
 
 
-def _origin(ack: CycleAck | None, state_ops: Sequence[StateOperation]) -> str | None:
+def _ack_item(body: CycleBody) -> AckItem | None:
+    """Return the ack of a cycle as one of the other routes: it is of the cycle's partition."""
+    ack = body.ack
+    if ack is None:
+        return None
+    item = AckItem(
+        ack.transaction_id or None,
+        body.partition_id,
+        ack.status,
+        ack.error,
+        ack.lease_id,
+        body.consumer_group,
+        ack.message_id,
+        ack.id,
+        ack.offset,
+    )
+    if not is_named(item):
+        raise Unacceptable("ack.transactionId is required, or else ack.messageId or ack.offset")
+    if not ack.lease_id:
+        raise Unacceptable("ack.leaseId is required: a cycle is fenced by its lease")
+    return item
+
+
+def _origin(ack: AckItem | None, state_ops: Sequence[StateOperation]) -> str | None:
     """Spell what the results of a cycle follow from; None if that is unknown.
 
     A batch is known by its lease and its last message: the lease is another one at each delivery,
-    and a message's own id may be used again. A flush is known by the rows it deletes, in the
-    versions they have.
+    and a transaction id may be used again. A flush is known by the rows it deletes, in the versions
+    they have.
     """
     if ack is not None:
+        _, offset = named_message(ack)
+        # Two messages of one lease may share a transaction id; their results are not the same.
+        if offset is not None:
+            return f"offset\n{ack.lease_id}\n{offset}"
         return f"ack\n{ack.lease_id}\n{ack.transaction_id}"
     deleted = sorted((op.key, op.version or 0) for op in state_ops if op.type == "delete")
     if deleted:

@@ -30,13 +30,20 @@ class StateOperation(msgspec.Struct, gc=False):
 
 
 class CycleAck(msgspec.Struct, rename="camel", gc=False):
-    """How far the source was processed."""
+    """How far the source was processed.
+
+    The last message is named as in an `AckItem`; its partition and group are those of the cycle.
+    """
 
     transaction_id: str | None = None
     lease_id: str | None = None
     status: str | None = None
     error: str | None = None
     count: int = 1
+    message_id: str | None = None
+    id: str | None = None
+    """The same as `messageId`: the name it has in a delivered message."""
+    offset: int | None = None
 
 
 class CycleBody(msgspec.Struct, gc=False):

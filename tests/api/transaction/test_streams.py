@@ -238,6 +238,9 @@ async def test_defect_63_a_cycle_without_a_lease_is_not_let_through(shard, lease
     [
         ({"transactionId": None}, "ack.transactionId is required"),
         ({"transactionId": "unknown"}, "Message not found"),
+        ({"messageId": "no id"}, "Message not found: 'no id' is not a message id"),
+        ({"offset": 0}, "Message not found: 0 is not an offset"),
+        ({"offset": 99}, "Message not found"),
         ({"status": "done"}, "unknown status 'done'"),
     ],
 )
@@ -315,6 +318,99 @@ async def test_a_cycle_wakes_who_waits_for_its_results(shard, open_client):
 
     async with asyncio.timeout(20):
         assert payloads(await waiting.popped()) == [{"n": 1}]
+
+
+# Naming the source
+
+
+async def lease_twins(shard):
+    """Lease 0 to 4 of the shard, of which 2 and 4 have the same transaction id."""
+    await shard.client.configure(shard.queue, dedupWindowSeconds=0, retryDelay=0)
+    names = ["a", "twin", "b", "twin"]
+    await shard.client.push(
+        *(
+            {"queue": shard.queue, "partition": "p", "payload": number, "transactionId": name}
+            for number, name in enumerate(names, 1)
+        )
+    )
+    return await shard.pop()
+
+
+def by_id(message, name="messageId", **members):
+    return {name: message["id"], "leaseId": message["leaseId"], **members}
+
+
+@pytest.mark.parametrize("name", ["messageId", "id"])
+@pytest.mark.parametrize("place", [2, 4])
+async def test_a_cycle_that_names_a_message_id_acknowledges_that_message(shard, place, name):
+    messages = await lease_twins(shard)
+
+    answer = await shard.cycle(ack=by_id(messages[place], name))
+
+    assert answer["success"], answer
+    assert payloads(await shard.pop()) == list(range(place + 1, 5))
+
+
+async def test_a_cycle_names_a_message_by_its_offset(shard):
+    messages = await lease_twins(shard)
+
+    answer = await shard.cycle(ack={"offset": 3, "leaseId": messages[0]["leaseId"]})
+
+    assert answer["success"], answer
+    assert payloads(await shard.pop()) == [3, 4]
+
+
+async def test_in_a_cycle_a_message_id_counts_before_the_transaction_id(shard):
+    messages = await lease_twins(shard)
+
+    await shard.cycle(ack=by_id(messages[2], transactionId="twin"))
+
+    assert payloads(await shard.pop()) == [3, 4]
+
+
+async def test_a_cycle_with_individual_acks_completes_only_the_message_named(shard):
+    await shard.client.configure(shard.queue, ackMode="individual")
+    messages = await lease_twins(shard)
+
+    await shard.cycle(ack=by_id(messages[4]))
+
+    assert payloads(await shard.pop()) == [0, 1, 2, 3]
+
+
+async def test_cycles_of_messages_with_the_same_transaction_id_have_results_of_their_own(shard):
+    messages = await lease_twins(shard)
+    cycles = [
+        {"push": [place], "ack": by_id(messages[place], transactionId="twin")} for place in (2, 4)
+    ]
+
+    answers = [await shard.cycle(**each, release_lease=False) for each in cycles]
+    again = await shard.cycle(**cycles[1])
+
+    (first,), (second,), (repeated,) = [each["push_results"] for each in (*answers, again)]
+    assert [first["status"], second["status"], again["replayed"]] == ["queued", "queued", True]
+    assert repeated["transaction_id"] == second["transaction_id"]
+    assert await shard.results() == [2, 4]
+
+
+async def test_a_message_id_is_fenced_by_the_lease_as_well(shard):
+    (message,) = await shard.pop()
+
+    stale = await shard.cycle(upsert("k"), ack=by_id(message, leaseId=str(uuid4())))
+    bare = await shard.cycle(upsert("k"), ack=by_id(message, leaseId=None))
+
+    assert stale["error"] == "Invalid or expired lease"
+    assert bare["error"].startswith("ack.leaseId is required")
+    assert await shard.state() == {}
+
+
+async def test_a_message_id_of_another_partition_refuses_the_cycle(shard):
+    (message,) = await shard.pop()
+    (other,) = await shard.client.push({"queue": shard.queue, "partition": "q", "payload": 1})
+
+    answer = await shard.cycle(upsert("k"), ack=by_id(message, messageId=other["message_id"]))
+
+    assert [answer["success"], "is not of partition" in answer["error"]] == [False, True]
+    assert await shard.state() == {}
 
 
 # Flushes
@@ -521,4 +617,6 @@ async def test_the_document_describes_the_routes(client):
     paths = json.loads(answer.body)["paths"]
     for path in ("/streams/v1/queries", "/streams/v1/cycle", "/streams/v1/state/get"):
         assert "requestBody" in paths[path]["post"]
+    for name in ("messageId", "id", "offset"):
+        assert f'"{name}"' in json.dumps(paths["/streams/v1/cycle"]["post"]["requestBody"])
     assert set(paths["/streams/v1/queries/{name}"]) == {"get", "delete"}
