@@ -120,6 +120,75 @@ async def test_a_transaction_with_known_fields_is_not(client, queue):
     assert payloads(await client.pop(queue, batch=5)) == [1, 2]
 
 
+async def send_cycle(client, queue, *items):
+    """Lease the one message of a source, and send a cycle that acknowledges it."""
+    source = f"{queue}-source"
+    query = {"name": source, "source_queue": source, "config_hash": "h"}
+    registered = await client.post("/streams/v1/queries", query)
+    await client.push({"queue": source, "payload": 0})
+    (message,) = await client.pop(source)
+    shard = {
+        "query_id": json.loads(registered.body)["query_id"],
+        "partition_id": message["partitionId"],
+    }
+    changes = {
+        "state_ops": [{"type": "upsert", "key": "k", "value": 1}],
+        "push_items": [{"queue": queue, **item} for item in items],
+        "ack": {"messageId": message["id"], "leaseId": message["leaseId"]},
+    }
+    answer = await client.post("/streams/v1/cycle", {**shard, **changes})
+    state = await client.post("/streams/v1/state/get", shard)
+    is_leased = not (await client.ack(message)).get("noop")
+    return answer, {"rows": len(json.loads(state.body)["rows"]), "is_leased": is_leased}
+
+
+UNTOUCHED = {"rows": 0, "is_leased": True}
+
+
+@pytest.mark.parametrize(("members", "error"), LOOSE)
+async def test_a_stream_cycle_is_refused_as_a_whole(client, queue, members, error):
+    await client.configure(queue, strict=True)
+
+    answer, source = await send_cycle(client, queue, {"payload": 1}, members)
+
+    assert answer.status == 400
+    assert json.loads(answer.body)["error"] == error
+    assert source == UNTOUCHED
+    assert await client.pop(queue) == []
+
+
+async def test_a_stream_cycle_with_known_fields_is_not(client, queue):
+    await client.configure(queue, strict=True)
+
+    answer, source = await send_cycle(client, queue, {"payload": 1}, {"payload": None})
+
+    assert json.loads(answer.body)["success"]
+    assert source == {"rows": 1, "is_leased": False}
+    assert payloads(await client.pop(queue, batch=5)) == [1, None]
+
+
+async def test_a_tolerant_sink_takes_what_a_cycle_pushes_and_counts_it(client, queue):
+    names = ("skep_push_unknown_fields_total", "skep_push_missing_payloads_total")
+    before = [await counted(client, name) for name in names]
+
+    answer, _ = await send_cycle(client, queue, MISSPELT, {"payload": 1})
+
+    after = [await counted(client, name) for name in names]
+    assert json.loads(answer.body)["success"]
+    assert payloads(await client.pop(queue, batch=5)) == [None, 1]
+    assert [now - then for then, now in zip(before, after, strict=True)] == [1, 1]
+
+
+async def test_the_setting_makes_the_sinks_of_streams_strict(strict_broker, queue):
+    async with strict_broker.connect() as client:
+        answer, source = await send_cycle(client, queue, {"payload": 1}, MISSPELT)
+        status = (await client.call("GET", f"/api/v1/resources/queues/{queue}")).status
+
+    assert [answer.status, json.loads(answer.body)["error"]] == [400, DID_YOU_MEAN]
+    assert source == UNTOUCHED
+    assert status == 404  # the sink is not created either
+
+
 async def test_the_setting_makes_every_queue_strict(strict_broker, queue):
     async with strict_broker.connect() as client:
         results = await client.push({"queue": queue, "payload": 1}, {"queue": queue, **MISSPELT})

@@ -21,6 +21,7 @@ from skep.broker.stats.status import StatusReport, WorkerCharts
 from skep.dashboard.site import read_site
 from skep.db.access.functions import Functions
 from skep.jobs.service.replays import Replays
+from skep.server.hot.pushed_items import ItemDecoder
 from skep.server.routes.cluster import cluster_routes
 from skep.server.routes.dashboard import dashboard_routes
 from skep.server.routes.dead_letters import dead_letter_routes
@@ -92,7 +93,9 @@ def api_routes(broker: Broker) -> Sequence[ControllerRouterHandler]:
         *schedule_routes(broker.job_service),
         *replay_routes(Replays(broker.job_service, slots)),
         *operation_routes(broker.overload.operations),
-        *streams_routes(broker.transaction.streams),
+        *streams_routes(
+            broker.transaction.streams, ItemDecoder(core.meters, is_strict=core.settings.strict)
+        ),
         *retention_routes(broker.background.retention, Removals(slots), Holds(slots)),
         *trace_routes(stored.traces),
         *maintenance_routes(failover.maintenance, failover.diversion, worker=broker.worker_index),

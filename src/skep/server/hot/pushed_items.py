@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from skep.model.errors import BadRequest
+from skep.model.stream_wire import CycleBody
 from skep.model.wire import (
     PUSH_FIELDS,
     LoosePushItem,
@@ -43,23 +44,28 @@ class _TransactionMembers(msgspec.Struct, gc=False):
     operations: list[dict[str, msgspec.Raw]]
 
 
-def _exact(base: type[msgspec.Struct], name: str, kind: Any, **config: Any) -> Any:
-    """Return a struct like `base` with another type for one of its fields, which is required."""
+class _CycleMembers(msgspec.Struct, gc=False):
+    """A stream cycle whose items are not typed."""
+
+    push_items: list[dict[str, msgspec.Raw]] | None = None
+
+
+def _exact(base: type[msgspec.Struct], name: str, *kind_and_default: Any, **config: Any) -> Any:
+    """Return a struct like `base` with another type, and another default or none, of one field."""
     return msgspec.defstruct(
-        f"Exact{base.__name__}", [(name, kind)], bases=(base,), kw_only=True, gc=False, **config
+        f"Exact{base.__name__}",
+        [(name, *kind_and_default)],
+        bases=(base,),
+        kw_only=True,
+        gc=False,
+        **config,
     )
 
 
 _ExactItem: Final = _exact(PushItem, "payload", msgspec.Raw, forbid_unknown_fields=True)
 _ExactItems: Final = GenericAlias(list, (_ExactItem,))
-_ExactOperation: Final[Any] = msgspec.defstruct(
-    "ExactTransactionPush",
-    [("items", _ExactItems | None, None)],
-    bases=(TransactionPush,),
-    tag="push",
-    forbid_unknown_fields=True,
-    kw_only=True,
-    gc=False,
+_ExactOperation: Final = _exact(
+    TransactionPush, "items", _ExactItems | None, None, tag="push", forbid_unknown_fields=True
 )
 _ExactOperations: Final = GenericAlias(list, (_ExactOperation | TransactionAck,))
 
@@ -73,6 +79,11 @@ _EXACT_TRANSACTION: Final[msgspec.json.Decoder[TransactionBody]] = msgspec.json.
 )
 _TRANSACTION: Final = msgspec.json.Decoder(TransactionBody)
 _TRANSACTION_MEMBERS: Final = msgspec.json.Decoder(_TransactionMembers)
+_EXACT_CYCLE: Final[msgspec.json.Decoder[CycleBody]] = msgspec.json.Decoder(
+    _exact(CycleBody, "push_items", _ExactItems | None, None)
+)
+_CYCLE: Final = msgspec.json.Decoder(CycleBody)
+_CYCLE_MEMBERS: Final = msgspec.json.Decoder(_CycleMembers)
 _ITEMS: Final = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 
 _ITEM_WORDS: Final = {
@@ -101,7 +112,7 @@ _FLAT_FIELDS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ItemDecoder:
-    """Decodes pushes and transactions."""
+    """Decodes pushes, transactions and stream cycles."""
 
     meters: Meters
     is_strict: bool
@@ -139,6 +150,15 @@ class ItemDecoder:
                 item = flat_item(operation)
                 unknown = members.keys() - _FLAT_FIELDS
                 operation.items = [self._loose(item, unknown, _lacks_payload(operation))]
+        return decoded
+
+    def cycle(self, body: bytes, wording: dict[str, str]) -> CycleBody:
+        """Decode the body of a stream cycle."""
+        try:
+            return decode_body(_EXACT_CYCLE, body, {})
+        except BadRequest:
+            decoded = decode_body(_CYCLE, body, wording)
+        self._loosen(decoded.push_items or [], _CYCLE_MEMBERS.decode(body).push_items or ())
         return decoded
 
     def _loosen(self, items: list[PushItem], all_members: Sequence[_Members]) -> None:

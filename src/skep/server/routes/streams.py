@@ -15,6 +15,7 @@ from skep.model.errors import NotFound
 from skep.server.api_document import shapes
 from skep.server.auth import access
 from skep.server.auth.guard import Requester, requester_of
+from skep.server.hot.pushed_items import ItemDecoder
 from skep.server.routes.parameters import Limit, Offset
 from skep.server.routes.section import AnyRequest, Body, Section, in_path, refusal, routes_of
 
@@ -36,7 +37,7 @@ class Deleted(msgspec.Struct, frozen=True):
 
 
 @routes_of("Streams")
-def streams_routes(section: Section, streams: Streams) -> None:
+def streams_routes(section: Section, streams: Streams, decode: ItemDecoder) -> None:
     """Declare the routes of streams."""
 
     @section.post(
@@ -56,14 +57,15 @@ def streams_routes(section: Section, streams: Streams) -> None:
     @section.post(
         "/streams/v1/cycle",
         access.WRITE_BY_BODY,
-        body=Body(wire.CycleBody, wording=_WORDING, described_as=shapes.CycleBody),
+        body=Body(wire.CycleBody, described_as=shapes.CycleBody),
         responses={
             409: "A target queue was deleted meanwhile.",
             429: "A target queue is full.",
         },
     )
-    async def commit_cycle(request: AnyRequest, asked: wire.CycleBody) -> wire.CycleAnswer:
+    async def commit_cycle(request: AnyRequest) -> wire.CycleAnswer:
         """Change state, push results and acknowledge the source, all or nothing."""
+        asked = decode.cycle(await request.body(), _WORDING)
         requester = requester_of(request)
         queues = {item.queue for item in asked.push_items or ()}
         await requester.require(queues=queues, partition_ids={asked.partition_id})
