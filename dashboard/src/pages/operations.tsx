@@ -1,8 +1,9 @@
-// What waits: accepted operations under overload, messages spilled to disk, maintenance, schedules.
+// What waits: accepted operations under overload and those that are stuck, messages spilled to disk, maintenance, schedules.
+import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import { act } from "../api/actions";
 import { get, type Query, type Schemas } from "../api/client";
-import { Badge, Card, PageHead, QueueLink, Stat, Table, When } from "../parts";
+import { Badge, Card, PageHead, QueueLink, Stat, Table, toneOf, When } from "../parts";
 import { Confirm } from "../parts/dialog";
 import { ChoiceFilter } from "../parts/fields";
 import { Failure } from "../parts/notes";
@@ -13,6 +14,7 @@ import { attempt } from "../state/toasts";
 import { bytes, count, moment, seconds } from "../words";
 
 type Page = Schemas["OperationPage"];
+type Stats = Schemas["OperationStats"];
 type Status = NonNullable<Query<"/api/v1/operations">>["status"];
 
 export function Operations() {
@@ -43,15 +45,16 @@ function AcceptedOperations() {
     { everySeconds: 5 },
   );
   return (
-    <Card title="Operation queue" note="pushes and acknowledgments accepted under overload">
+    <Card title="Operation queue" note={<>pushes and acknowledgments accepted under overload {data && <Badge word={data.stats.systemHealth} />}</>}>
       <Failure error={error} />
+      {data && <Trouble stats={data.stats} reload={reload} />}
       {data && (
         <div class="stats">
           <Stat label="Waiting" value={count(data.stats.total.waiting)} note={bytes(data.stats.waitingBytes)} />
           <Stat label="Being done" value={count(data.stats.total.processing)} />
           <Stat label="Done" value={count(data.stats.total.completed)} />
           <Stat label="Failed" value={count(data.stats.total.failed)} tone={data.stats.total.failed ? "bad" : undefined} />
-          <Stat label="Estimated wait" value={seconds(data.stats.estimatedWait)} note={data.stats.oldestWaitingAt ? `oldest since ${moment(data.stats.oldestWaitingAt)}` : undefined} />
+          <Stat label="Estimated wait" value={data.stats.systemHealth === "stuck" ? "–" : seconds(data.stats.estimatedWait)} note={data.stats.oldestWaitingAt ? `oldest since ${moment(data.stats.oldestWaitingAt)}` : undefined} />
         </div>
       )}
       {data && <OperationList page={data.page} reload={reload} />}
@@ -59,11 +62,55 @@ function AcceptedOperations() {
   );
 }
 
-function OperationList({ page, reload }: { page: Page; reload: () => void }) {
-  const run = (name: "retryOperation" | "cancelOperation", operationId: string) => () => attempt(async () => {
-    await act(name, { names: { operation_id: operationId } });
+const RAISE_LIMITS = <>Add instances, or raise <code>operation_depth_max</code> or <code>operation_mib_max</code>.</>;
+const ADVICE: Partial<Record<Stats["systemHealth"], ComponentChildren>> = {
+  crowded: <>Over 80% of a limit is in use. At the limit, requests that find no room are answered 429. {RAISE_LIMITS}</>,
+  full: <>A limit is reached: requests that find no room are answered 429. {RAISE_LIMITS}</>,
+  stuck: <>Operations are overdue, and later requests for their partitions wait behind them. Check instances, long transactions and running statements on the <a href="/system">System</a> page.</>,
+};
+
+function Trouble({ stats, reload }: { stats: Stats; reload: () => void }) {
+  const health = stats.systemHealth;
+  return (
+    <>
+      {ADVICE[health] && <div class={`note note-${toneOf(health)}`}>{ADVICE[health]}</div>}
+      {stats.alerts.length > 0 && (
+        <Table
+          caption="Stuck operations"
+          rows={stats.alerts}
+          keyOf={(alert) => alert.operationId}
+          columns={[
+            { title: "Stuck operation", cell: (alert) => alert.type },
+            { title: "Status", cell: (alert) => <Badge word={alert.status} /> },
+            { title: "Queue", cell: (alert) => <QueueLink name={alert.queue} />, isWide: true },
+            { title: "Partition", cell: (alert) => <span class="clip">{alert.partition}</span> },
+            { title: "Retries", cell: (alert) => count(alert.retries), isNumber: true },
+            { title: "Due", cell: (alert) => <When at={alert.dueAt} /> },
+            { title: "What to do", cell: (alert) => alert.status === "waiting"
+              ? "No process has picked it up: find what blocks it, or cancel it. Cancelling discards its items."
+              : "The process that picked it up did not finish, and no other took over: restart the instances.", isWide: true },
+            { title: "", cell: (alert) => <OperationActions operation={alert} reload={reload} /> },
+          ]}
+        />
+      )}
+    </>
+  );
+}
+
+function OperationActions({ operation, reload }: { operation: Pick<Stats["alerts"][number], "operationId" | "status">; reload: () => void }) {
+  const run = (name: "retryOperation" | "cancelOperation") => () => attempt(async () => {
+    await act(name, { names: { operation_id: operation.operationId } });
     reload();
   });
+  return (
+    <div class="row">
+      {operation.status === "failed" && may("retryOperation") && <button onClick={run("retryOperation")}>Retry</button>}
+      {operation.status === "waiting" && may("cancelOperation") && <button onClick={run("cancelOperation")}>Cancel</button>}
+    </div>
+  );
+}
+
+function OperationList({ page, reload }: { page: Page; reload: () => void }) {
   return (
     <>
       <div class="filters"><ChoiceFilter label="Status" name="status" choices={[["", "Any"], ["waiting", "Waiting"], ["processing", "Processing"], ["completed", "Completed"], ["failed", "Failed"], ["cancelled", "Cancelled"]]} /></div>
@@ -80,12 +127,7 @@ function OperationList({ page, reload }: { page: Page; reload: () => void }) {
           { title: "Retries", cell: (operation) => count(operation.retries), isNumber: true },
           { title: "Accepted", cell: (operation) => <When at={operation.createdAt} /> },
           { title: "Error", cell: (operation) => operation.error ?? "", isWide: true },
-          { title: "", cell: (operation) => (
-            <div class="row">
-              {operation.status === "failed" && may("retryOperation") && <button onClick={run("retryOperation", operation.operationId)}>Retry</button>}
-              {operation.status === "waiting" && may("cancelOperation") && <button onClick={run("cancelOperation", operation.operationId)}>Cancel</button>}
-            </div>
-          ) },
+          { title: "", cell: (operation) => <OperationActions operation={operation} reload={reload} /> },
         ]}
       />
       {page.nextBefore && <a class="button" href={location.pathname + spellQuery({ before: page.nextBefore })}>Older</a>}

@@ -1,6 +1,6 @@
 // Everything at a glance: live figures by the pulse, charts by the rollups.
 import { get, type Schemas } from "../api/client";
-import { Card, chosenRange, PageHead, Stat, Table, TimeRangeChoice } from "../parts";
+import { Card, chosenRange, PageHead, Stat, Table, TimeRangeChoice, toneOf } from "../parts";
 import { Empty, Failure } from "../parts/notes";
 import { Plot } from "../parts/plot";
 import { useLoad } from "../state/loading";
@@ -199,9 +199,13 @@ function Health() {
         <Stat label="Cache hits" value={percent(hitRatio === null || hitRatio === undefined ? null : hitRatio / 100)} note="of reads" href="/system" />
         {isAdmin && <Stat label="Instances" value={count(alive)} note={data?.cluster ? `${count(data.cluster.instances.length)} known` : undefined} href="/system" />}
         <Stat label="Spilled to disk" value={count(data?.buffers.pending)} note={data && (data.buffers.dbHealthy ? "database connected" : "database unreachable")} tone={data && !data.buffers.dbHealthy ? "bad" : undefined} href="/operations" />
-        <Stat label="Operation queue" value={count(data?.operations.total.waiting)} note={data ? `about ${seconds(data.operations.estimatedWait)} wait` : undefined} href="/operations" />
+        <Stat label="Operation queue" value={count(data?.operations.total.waiting)} note={data && operationNote(data.operations)} tone={data && toneOf(data.operations.systemHealth)} href="/operations" />
         <Stat label="Long transactions" value={count(data?.postgres.longTransactions.length)} note="five seconds and more" tone={data?.postgres.longTransactions.length ? "warn" : undefined} href="/system" />
       </div>
     </Card>
   );
+}
+
+function operationNote({ systemHealth, estimatedWait }: Schemas["OperationStats"]): string {
+  return systemHealth === "healthy" ? `about ${seconds(estimatedWait)} wait` : systemHealth;
 }

@@ -18,7 +18,7 @@ export function Card(props: { title?: string; note?: ComponentChildren; children
   );
 }
 
-export function Stat(props: { label: string; value: string; note?: string | undefined; href?: string; tone?: "bad" | "warn" | undefined }) {
+export function Stat(props: { label: string; value: string; note?: string | undefined; href?: string; tone?: Tone | undefined }) {
   const inside = (
     <>
       <div class="stat-label">{props.label}</div>
@@ -35,6 +35,7 @@ const TONES: Record<string, Tone> = {
   Stable: "good", Lagging: "warn", Dead: "bad", Paused: "warn",
   completed: "good", done: "good", running: "good", active: "good", processing: "warn",
   continued: "good", stopped: "warn", leased: "warn", retrying: "warn",
+  healthy: "good", crowded: "warn", full: "bad", stuck: "bad",
   failed: "bad", dead_letter: "bad", dead: "bad", cancelled: "warn", paused: "warn", blocked: "warn",
 };
 

@@ -1,0 +1,42 @@
+"""What an operator sees of operations that are not carried out, and of those that are again."""
+
+import pytest
+from playwright.async_api import expect
+
+from tests.api.support.overload import TIGHT, accepted, overload, standstill
+from tests.dashboard.test_looks import serious_issues
+
+
+@pytest.fixture
+def tight_broker(start_broker, built_site):
+    """A broker with little memory for requests, where an operation is soon overdue."""
+    with start_broker("--workers", "1", **TIGHT, operation_timeout_s=2) as broker:
+        yield broker
+
+
+@pytest.mark.parametrize("colours", ["light", "dark"])
+async def test_a_stuck_operation_appears_and_goes(colours, open_page, tight_broker, queue):
+    async with tight_broker.connect() as client:
+        await client.push_payloads(queue, "first")
+        stage = await open_page(tight_broker, "/operations", colours=colours)
+        card = stage.page.get_by_role("region", name="Operation queue")
+        health = card.locator(".card-head .badge")
+        await expect(health).to_have_text("healthy")
+
+        async with standstill(tight_broker):
+            async with overload(tight_broker, queue):
+                await accepted(client, queue, "second", partition="customer-7")
+
+            row = await stage.row("Stuck operations", queue, "customer-7", "waiting")
+            await expect(row.get_by_role("time")).to_contain_text(" ago")
+            await expect(row).to_contain_text("find what blocks it, or cancel it")
+            await expect(row.get_by_role("button", name="Cancel")).to_be_visible()
+            await expect(health).to_have_text("stuck")
+            assert await serious_issues(stage) == []
+            await stage.go("/")
+            tile = stage.page.get_by_role("link", name="Operation queue")
+            await expect(tile).to_contain_text("stuck")
+            await stage.go("/operations")
+
+        await expect(health).to_have_text("healthy")
+        await stage.lacks("Stuck operations", role="table")
