@@ -18,7 +18,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run check test lint fmt bench soak specs docs dashboard constraints clean
+.PHONY: help setup run check test lint fmt bench soak specs docs pictures dashboard constraints clean
 
 help: ## List the recipes
 	@sed -nE 's/^([a-z]+):[^#]*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -61,6 +61,11 @@ docs: $(INSTALLED) ## Write the reference pages that come from the code
 	$(BIN)/skep config --reference > docs/reference/settings.md
 	$(BIN)/skep openapi --reference > docs/reference/http.md
 	$(BIN)/python tools/generate_lock_reference.py
+
+pictures: $(INSTALLED) dashboard ## Take the pictures in docs anew, of brokers that really run
+	$(BIN)/python tools/capture_terminal.py
+	$(BIN)/python tools/capture_admin_terminals.py
+	REQUIRE_BROWSER=1 SKEP_WRITE_SCREENSHOTS=1 $(BIN)/python -m pytest -q tests/dashboard/test_looks.py tests/dashboard/test_report_page.py -k keep
 
 # The dashboard needs Node to be built; without it a checkout serves everything else.
 ifneq ($(shell command -v npm),)

@@ -3,7 +3,8 @@
     python tools/capture_terminal.py [NAME]...
 
 Each capture is a function in `CAPTURES` that prints to the console it is given; it becomes
-`docs/images/cli-NAME.svg`. Paths of this machine are shown as those of an ordinary installation.
+`docs/images/cli-NAME.svg`. Paths and the port of this machine are shown as those of an ordinary
+installation.
 """
 
 import json
@@ -29,6 +30,7 @@ from skep.testing import running_broker
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 WIDTH = 110
+USUAL_URL = "http://127.0.0.1:6632"
 ABSENT_PEER = "http://127.0.0.1:6633"
 # The fonts that rich names are fetched from elsewhere; pages here fetch nothing.
 SVG_FORMAT = re.sub(r"@font-face \{\{.*?\}\}", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
@@ -48,7 +50,12 @@ def capture_doctor(console: Console, scene: Scene) -> None:
     settings = {"data_dir": scene.data_dir, "peers": ABSENT_PEER}
     findings = list(examine(None, settings, ConnectionChoice(url=scene.url)))
     shown = [
-        replace(each, found=each.found.replace(str(scene.data_dir), "/var/lib/skep"))
+        replace(
+            each,
+            found=each.found.replace(str(scene.data_dir), "/var/lib/skep").replace(
+                scene.url, USUAL_URL
+            ),
+        )
         for each in findings
     ]
     _prompt(console, "skep doctor")
