@@ -192,6 +192,37 @@ async def test_a_queue_deleted_while_its_messages_were_on_disk_is_made_again(
     assert await stored(sql, queue) == ["a"]
 
 
+async def test_a_queue_that_the_drain_creates_has_the_namespace_and_task_of_its_first_push(
+    proxy, sql, spilling, queue
+):
+    labelled = [
+        replace(item(queue, "a"), namespace="bees", task="build"),
+        replace(item(queue, "b"), namespace="wasps", task="sting"),
+    ]
+    async with running(proxy.url, **spilling) as broker:
+        broker.broker.failover.outage.begin()
+        for each in labelled:
+            await broker.push(each)
+        broker.broker.failover.outage.hear(True)
+        await until_drained(broker)
+
+    row = await sql.fetchrow("select namespace, task from skep.queue where name = $1", queue)
+    assert tuple(row) == ("bees", "build")
+
+
+async def test_labels_that_cannot_be_stored_are_refused_before_they_are_on_disk(
+    database_url, spilling, queue
+):
+    async with running(database_url, **spilling) as broker:
+        broker.broker.failover.outage.begin()
+
+        results = await broker.push(
+            item(queue, "a"), replace(item(queue, "b"), namespace="n" * 300)
+        )
+
+    assert statuses(results) == ["buffered", "failed"]
+
+
 async def test_defect_29_pushes_hang_no_longer_than_it_takes_to_notice_that_connections_are_dead(
     proxy, sql, spilling, queue
 ):

@@ -41,6 +41,10 @@ class SpillRecord(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """A call that may have stored it was lost: then it lies above this offset of its partition."""
     nonce: int | None = None
     """Of a scheduled message that such a call may have stored."""
+    namespace: str | None = None
+    """With `task`: of its queue, should the drain create it. New fields go last, with a default: so
+    files are read that an earlier or a later release wrote."""
+    task: str | None = None
 
     @property
     def address(self) -> tuple[str, str]:

@@ -2,8 +2,10 @@
 
 from uuid import UUID
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import astuple
 
 from skep.spill.records import (
     FILE_HEAD_BYTES,
@@ -28,6 +30,9 @@ records = st.builds(
     st.binary(max_size=60),
     st.none() | st.floats(allow_nan=False),
     st.none() | st.integers(0, 2**63 - 1),
+    st.none() | st.integers(0, 2**63 - 1),
+    st.none() | st.text(max_size=5),
+    st.none() | st.text(max_size=5),
 )
 
 
@@ -53,6 +58,14 @@ def test_records_are_read_back_in_order(given_records):
 
     assert found(pieces) == given_records
     assert len(pieces) == len(given_records)
+
+
+@given(records, st.integers(3, 8))
+def test_a_record_of_a_release_that_wrote_fewer_fields_is_read(given_record, field_count):
+    fields = astuple(given_record)[:field_count]
+    pieces = scan(frame(msgspec.msgpack.encode(fields), FILE_ID), FILE_ID, is_all=True)
+
+    assert found(pieces) == [SpillRecord(*fields)]
 
 
 @given(st.lists(records, min_size=1, max_size=6), st.data())

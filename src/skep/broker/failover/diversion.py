@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from skep.broker.directory import Directory, Partition
 from skep.broker.failover.maintenance import Maintenance
@@ -24,6 +25,7 @@ from skep.broker.push.request import (
     Entry,
     PendingWrite,
     PushRequest,
+    check_labels,
     checked_transaction_id,
     fail_item,
     item_envelope,
@@ -307,6 +309,9 @@ class _Stager:
         known = self.directory.partitions.get((queue, partition))
         sealed, refusal = self._enforce(known.rules if known else None, envelope)
         record = SpillRecord(queue, partition, sealed, _seconds(deliver_at))
+        if known is None:
+            check_labels(item)
+            record = replace(record, namespace=item.namespace, task=item.task)
         return _Staged(request, position, record, _encode(name), _encode(trace_id), refusal)
 
     def stage_entry(

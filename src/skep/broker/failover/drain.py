@@ -32,6 +32,7 @@ import xxhash
 from skep.broker.cluster.wakeups import Announcer
 from skep.broker.directory import Directory, Partition
 from skep.broker.polling_loop import end_task
+from skep.broker.push.request import queue_labels
 from skep.broker.push.rules import RuleBook
 from skep.broker.scheduled.accept import DueListener
 from skep.broker.transaction.cached_partitions import CachedPartitions, KeyedBatch
@@ -248,7 +249,8 @@ class SpillDrain:
         """Find the partitions and apply the rules of their queues."""
         records = [found.record for found in run.records]
         keys = {record.address for record in records}
-        partitions = await self.partitions.find(keys)
+        # The first push into a queue creates it, so its labels replace those of later ones.
+        partitions = await self.partitions.find(keys, queue_labels(reversed(records)))
         await self.rule_book.read_new(partition.queue_id for partition in partitions.values())
         messages: list[_Message] = []
         for record in records:

@@ -15,6 +15,7 @@ from skep.model.errors import BadRequest, SkepError, Unavailable
 from skep.model.limits import TRANSACTION_ID_CHARS_MAX
 from skep.model.names import check_optional_name, refuse_transaction_id
 from skep.model.wire import LoosePushItem, PushItem
+from skep.spill.records import SpillRecord
 
 if TYPE_CHECKING:
     from skep.broker.failover.diversion import Diversion
@@ -112,7 +113,7 @@ def check_labels(item: PushItem) -> None:
     check_optional_name("task", item.task)
 
 
-def queue_labels(items: Iterable[PushItem]) -> QueueLabels:
+def queue_labels(items: Iterable[PushItem | SpillRecord]) -> QueueLabels:
     """Return the namespace and task that items give to the queues they create."""
     return {
         item.queue: (item.namespace, item.task)

@@ -13,7 +13,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 
-from skep.broker.directory import Directory, Partition, PartitionListener, PartitionProvisioner
+from skep.broker.directory import (
+    Directory,
+    Partition,
+    PartitionListener,
+    PartitionProvisioner,
+    QueueLabels,
+)
 from skep.engine.key_cache.cache import NO_GUARANTEE, Guarantee, KeyCache
 
 
@@ -26,9 +32,11 @@ class CachedPartitions:
     listener: PartitionListener
     cache: KeyCache
 
-    async def find(self, keys: set[tuple[str, str]]) -> dict[tuple[str, str], Partition]:
+    async def find(
+        self, keys: set[tuple[str, str]], labels: QueueLabels | None = None
+    ) -> dict[tuple[str, str], Partition]:
         """Return partitions by queue and name, creating those that do not exist."""
-        await self.provisioner.provide(keys)
+        await self.provisioner.provide(keys, labels)
         partitions = {key: self.directory.partitions[key] for key in keys}
         uncached = [
             partition
