@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import threading
 
 import pytest
 from msgspec.structs import replace
@@ -190,6 +191,60 @@ async def test_a_queue_deleted_while_its_messages_were_on_disk_is_made_again(
         await until_drained(broker)
 
     assert await stored(sql, queue) == ["a"]
+
+
+async def begin_outage(broker):
+    broker.broker.failover.outage.begin()
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+async def test_pushes_under_way_when_the_outage_begins_are_stored_before_those_that_come_later(
+    proxy, sql, spilling, is_known, queue
+):
+    async with running(proxy.url, **spilling) as broker:
+        if is_known:
+            await broker.push(item(queue, "a"))
+
+        # All in one turn of the loop, as a producer that waits for no answer sends them.
+        b, c, _, d, e = await asyncio.gather(
+            broker.push(item(queue, "b")),
+            broker.push(item(queue, "c")),
+            begin_outage(broker),
+            broker.push(item(queue, "d"), item(queue, "other", partition="b")),
+            broker.push(item(queue, "e")),
+        )
+        broker.broker.failover.outage.hear(True)
+        await until_drained(broker)
+
+    assert statuses(b + c + d + e) == ["buffered"] * 5
+    assert await stored(sql, queue) == [*(["a"] if is_known else []), *"bcde", "other"]
+
+
+async def test_a_push_does_not_overtake_one_that_is_being_written_to_disk(
+    database_url, sql, spilling, queue, monkeypatch
+):
+    may_write, append = threading.Event(), SpillLog.append
+
+    def append_late(spill, records):
+        may_write.wait(30)
+        append(spill, records)
+
+    monkeypatch.setattr(SpillLog, "append", append_late)
+    async with running(database_url, **spilling) as broker:
+        await broker.push(item(queue, "a"))
+        broker.broker.failover.outage.begin()
+        first = asyncio.ensure_future(broker.push(item(queue, "b")))
+        await asyncio.sleep(0)  # it is on its way to the disk
+        broker.broker.failover.outage.hear(True)
+
+        second = asyncio.ensure_future(broker.push(item(queue, "c")))
+        third = await broker.push(item(queue, "other", partition="b"))
+        may_write.set()
+        results = [*await first, *await second]
+        await until_drained(broker)
+
+    assert statuses(results + third) == ["buffered", "buffered", "queued"]
+    assert await stored(sql, queue) == ["a", "b", "c", "other"]
 
 
 async def test_a_queue_that_the_drain_creates_has_the_namespace_and_task_of_its_first_push(

@@ -238,9 +238,10 @@ class Engine:
 
 def _fail(batch: Sequence[Any], error: SkepError) -> None:
     is_away = isinstance(error, Unavailable)
-    if is_away:
+    batch = [work for work in batch if not work.is_settled]
+    if is_away and batch:
         _log.warning("gave up %d units of a call: %s", len(batch), error)
-    for work in (work for work in batch if not work.is_settled):
+    for work in batch:
         # An answer that fails must not keep the others from theirs.
         if failure := error_of(partial(work.fail, Unavailable() if is_away else error)):
             _log.error("a unit could not be answered: %s", failure)

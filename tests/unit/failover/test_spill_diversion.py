@@ -36,11 +36,11 @@ class Setting:
         )
         self.diversion.open(self.spill)
 
-    def take(self, *items, retry=None):
+    def take(self, *items, retry=None, is_under_way=lambda _: False):
         """Divert what has to be; return the positions that go on, and the answer to come."""
         answered = asyncio.get_running_loop().create_future()
         request = PushRequest(len(items), answered.set_result)
-        return self.diversion.take(request, items, None, retry), answered
+        return self.diversion.take(request, items, None, retry, is_under_way), answered
 
     def records(self):
         portion = self.spill.read(0, self.spill.board.end, bytes_max=1 << 20)
@@ -113,6 +113,7 @@ async def test_only_partitions_that_wait_are_diverted_when_the_database_is_back(
     positions, _ = plain.take(item("y", "b"), item("z"))
 
     assert positions == [0]
+    await plain.take(item("w"))[1]  # written behind z
     plain.drain()
     assert not plain.diversion.is_needed
 
@@ -154,6 +155,41 @@ async def test_those_held_come_back_in_their_order(plain):
     async with asyncio.timeout(30):
         await done.wait()
     assert order == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("why", ["outage", "not nearly drained", "too many"])
+async def test_a_push_that_cannot_be_held_goes_behind_those_that_were(plain, why):
+    await backlog_nearly_drained(plain)
+    answers = []
+
+    def retry():
+        answers.append(plain.take(item("first"))[1])
+
+    plain.take(item("first"), retry=retry)
+    if why == "outage":
+        plain.outage.begin()
+    elif why == "not nearly drained":
+        plain.spill.board.is_closing = False
+    else:
+        plain.take(*(item(f"{n}") for n in range(HELD_ITEMS_MAX)), retry=lambda: None)
+
+    _, answered = plain.take(item("later"), retry=lambda: None)
+    await asyncio.gather(*answers, answered)
+
+    written = [record.envelope for record in plain.records()]
+    assert [b'"first"' in written[-2], b'"later"' in written[-1]] == [True, True]
+
+
+@pytest.mark.parametrize("reason", ["outage", "waiting"])
+async def test_a_push_follows_those_of_its_partition_that_are_under_way(plain, reason):
+    await backlog_nearly_drained(plain)
+    plain.spill.board.is_closing = False
+    if reason == "outage":
+        plain.outage.begin()
+
+    positions, _ = plain.take(item("x"), item("y", "b"), is_under_way=lambda key: key[1] == "a")
+
+    assert positions == ([0] if reason == "outage" else [0, 1])
 
 
 async def test_a_push_that_was_held_already_goes_to_disk(plain):

@@ -130,7 +130,7 @@ def test_a_lot_on_its_way_is_joined_by_nobody(push, engine, directory):
     push.push_messages(items("x"), lambda _: None, size=100)
     (first,) = engine.batch("push")
 
-    push.stop_joining(first)
+    assert push.leaves(first)
     push.push_messages(items("y"), lambda _: None, size=100)
 
     assert [ids(write) for write in engine.batch("push")] == [["x"], ["y"]]
@@ -330,7 +330,7 @@ class HoldingDiversion:
 
     is_needed = True
 
-    def take(self, request, items, producer, retry):
+    def take(self, request, items, producer, retry, is_under_way):
         if retry is None:
             raise RuntimeError("a bug")
         self.retry = retry

@@ -40,6 +40,7 @@ class Engine:
         }
         self.core = FusionCore(operations, slots=8, weight_capacity=capacity)
         self.admit, self.enlarge = self.core.admit, self.core.enlarge
+        self.is_under_way = self.core.is_under_way
         self.in_flight = []
 
     def submit(self, operation, partition, weight, work, *, is_admitted=False):
@@ -62,8 +63,9 @@ class Disk:
     def keeps(self, key):
         return self.is_usable and (self.is_away or key in self.kept)
 
-    def take(self, request, items, producer, retry):
-        kept = [at for at, item in enumerate(items) if self.keeps(key_of(item))]
+    def take(self, request, items, producer, retry, is_under_way):
+        waiting = [at for at, item in enumerate(items) if self.keeps(key_of(item))]
+        kept = [at for at in waiting if not is_under_way(key_of(items[at]))]
         if kept:
             self.divert_items(request, items, kept, producer)
         return [at for at in range(len(items)) if at not in kept]
@@ -72,21 +74,25 @@ class Disk:
         if self.is_broken:
             raise Overloaded
         for at in positions:
-            self.kept[key_of(items[at])].append(items[at])
+            self.kept[key_of(items[at])].append(items[at].transaction_id)
             request.settle(at, b"buffered")
 
     def divert_write(self, write):
         for entry in write.unanswered():
-            self.kept[write.partition.key].append(entry)
+            self.kept[write.partition.key].append(name_of(entry))
             entry[0].settle(entry[1], b"buffered")
 
     def divert_later(self, later):
-        for _, entry, _ in later:
+        for _, entry, _, _ in later:
             entry[0].settle(entry[1], b"buffered")
 
 
 def key_of(item):
     return item.queue, item.partition or DEFAULT_PARTITION
+
+
+def name_of(entry):
+    return entry[4].decode().strip('"')
 
 
 class Interleavings(RuleBasedStateMachine):
@@ -95,7 +101,10 @@ class Interleavings(RuleBasedStateMachine):
         self.numbers, self.partition_ids = count(1), count(1)
         self.accepted, self.answers = set(), Counter()
         self.stored = defaultdict(list)
+        """By partition: what was stored directly or from disk."""
         self.push_order = {}
+        self.lives = Counter()
+        """How often a partition was deleted or forgotten: pushes before and after have no order."""
         self.directory = Directory()
 
     @initialize(capacity=st.sampled_from([3_000, 1 << 20]), has_disk=st.booleans())
@@ -126,7 +135,13 @@ class Interleavings(RuleBasedStateMachine):
             assert all(request.results)
             self.answers[number] += 1
 
-        self.push_order.update({item.transaction_id: (number, at) for at, item in enumerate(items)})
+        self.push_order.update(
+            {
+                item.transaction_id: (self.lives[key_of(item)], number, at)
+                for at, item in enumerate(items)
+                if item.delay_seconds is None
+            }
+        )
         try:
             self.push.push_messages(items, answer, size=100 * len(items))
         except Overloaded:
@@ -141,7 +156,7 @@ class Interleavings(RuleBasedStateMachine):
             self.engine.in_flight.append(call)
             for unit in call.units:
                 if isinstance(unit.work, PendingWrite):
-                    self.push.stop_joining(unit.work)
+                    self.push.leaves(unit.work)
 
     @precondition(lambda self: self.engine.in_flight)
     @rule(data=st.data())
@@ -158,6 +173,8 @@ class Interleavings(RuleBasedStateMachine):
         self.engine.core.settle(call, 0.0, succeeded=error is None)
 
     def end_work(self, work, error, gone):
+        if work.is_settled:
+            return  # it left for the disk
         if error is not None:
             work.fail(error())
         elif isinstance(work, PartitionRequest):
@@ -167,7 +184,7 @@ class Interleavings(RuleBasedStateMachine):
             work.succeed()
         elif isinstance(work, PendingWrite):
             for entry in work.entries:
-                self.stored[work.partition.partition_id].append(entry[4].decode().strip('"'))
+                self.stored[work.partition.key].append(name_of(entry))
                 entry[0].settle(entry[1], b"stored")
         else:
             outcomes = [ScheduleOutcome("failed", refusal=Refused()) for _ in work.items]
@@ -176,10 +193,12 @@ class Interleavings(RuleBasedStateMachine):
     @rule(queue=st.sampled_from(sorted(QUEUE_IDS)))
     def a_queue_is_deleted(self, queue):
         self.directory.forget_queue(QUEUE_IDS[queue])
+        self.lives.update(key for key in KEYS if key[0] == queue)
 
     @rule(key=st.sampled_from(KEYS))
     def a_partition_is_forgotten(self, key):
         self.directory.partitions.pop(key, None)
+        self.lives[key] += 1
 
     @rule(is_away=st.booleans(), is_broken=st.booleans())
     def the_outage_begins_or_ends(self, is_away, is_broken):
@@ -187,6 +206,8 @@ class Interleavings(RuleBasedStateMachine):
 
     @rule()
     def the_disk_is_drained(self):
+        for key, names in self.disk.kept.items():
+            self.stored[key] += names
         self.disk.kept.clear()
 
     @invariant()
@@ -196,13 +217,16 @@ class Interleavings(RuleBasedStateMachine):
     @invariant()
     def partitions_keep_the_order_of_the_requests(self):
         for names in self.stored.values():
-            order = [self.push_order[name] for name in names]
-            assert all(before < after for before, after in pairwise(order))
+            order = [self.push_order[name] for name in names if name in self.push_order]
+            for life in {each[0] for each in order}:
+                its_order = [each for each in order if each[0] == life]
+                assert all(before < after for before, after in pairwise(its_order))
 
     def teardown(self):
         while self.engine.in_flight or self.engine.core.weight:
             self.calls_leave()
             self.end(self.engine.in_flight.pop(0))
+        self.the_disk_is_drained()
         self.partitions_keep_the_order_of_the_requests()
         assert self.accepted == {number for number, times in self.answers.items() if times == 1}
         assert not self.push.is_awaited(KEYS)

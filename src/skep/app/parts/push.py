@@ -66,7 +66,6 @@ class PushParts:
         )
         pushes = PushExecutor(
             slots,
-            push=self.push,
             directory=directory,
             provisioner=self.partitions,
             listener=key_loader,
@@ -83,7 +82,7 @@ class PushParts:
         cut_short = failover.outage.cut_short
         core.engine.serve("provision", cut_short(self.partitions.execute))
         core.engine.serve("subscribe", GroupProvisioner(slots, directory).execute)
-        core.engine.serve("push", cut_short(pushes.execute))
+        core.engine.serve("push", self.push.divert_first(cut_short(pushes.execute)))
         core.engine.serve("schedule", cut_short(schedules.execute))
         self.staged = StagedSequencer(
             self._staged_mover(), core.announcer, core.leadership, core.dsn

@@ -6,10 +6,13 @@ them later. Items that the disk refuses are answered as unavailable, never as `b
 
 When a backlog is nearly drained, further pushes into its partitions are held in memory for a moment
 instead of prolonging it; otherwise a busy partition would never go to the database again.
+
+The log has the order of the requests, also of producers that do not wait for answers: a push goes
+behind what is held, what is being written, and what is still under way to the database.
 """
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -90,6 +93,8 @@ class Diversion:
         self._held: Final = _HeldPushes(self._is_nearly_drained)
         self._spill: SpillLog | None = None
         self._writer: SpillWriter | None = None
+        self._being_written: Final[Counter[tuple[str, str]]] = Counter()
+        """Messages by partition that the board of the log may not know of yet."""
         self._buffered_total = 0
         self._refused_total = 0
 
@@ -113,7 +118,9 @@ class Diversion:
     def is_needed(self) -> bool:
         """Whether some pushes may have to be kept on disk."""
         spill = self._spill
-        return self._takes_all or (spill is not None and spill.board.has_backlog)
+        if self._takes_all or self._being_written:
+            return True
+        return spill is not None and spill.board.has_backlog
 
     @property
     def _takes_all(self) -> bool:
@@ -146,18 +153,17 @@ class Diversion:
             return
         if self._maintenance.is_push_on:
             raise Unavailable("push maintenance is on; only plain pushes are kept")
-        if self._spill is not None and self._spill.board.is_waiting(partition):
+        if self._is_waiting(partition):
             raise Unavailable("messages of this partition that came first are still being stored")
 
     def keeps(self, partition: tuple[str, str]) -> bool:
         """Tell whether a push into a partition has to be kept on disk now."""
-        if not self.is_needed:
-            return False
+        return self.is_needed and (self._takes_all or self._is_waiting(partition))
+
+    def _is_waiting(self, partition: tuple[str, str]) -> bool:
         spill = self._spill
-        return (
-            self._takes_all
-            or partition in self._held.partitions
-            or (spill is not None and spill.board.is_waiting(partition))
+        return partition in self._being_written or (
+            spill is not None and spill.board.is_waiting(partition)
         )
 
     def take(
@@ -166,28 +172,37 @@ class Diversion:
         items: Sequence[PushItem],
         producer: str | None,
         retry: Callable[[], None] | None,
+        is_under_way: Callable[[tuple[str, str]], bool],
     ) -> list[int]:
         """Divert what has to be, and return the positions of the items that can go on.
 
+        Among these are items of partitions whose earlier pushes are under way: they follow those.
         `retry` is called instead when the request is held; None when it has been held already.
 
         Raises:
             SkepError: It cannot be kept now.
         """
         spill, positions = self._spill, range(len(items))
-        if self._takes_all or spill is None:
+        if spill is None:
             self.divert_items(request, items, positions, producer)
             return []
         partitions = [(item.queue, item.partition or DEFAULT_PARTITION) for item in items]
-        board, held = spill.board, self._held
-        waiting = {position for position, key in enumerate(partitions) if self.keeps(key)}
+        held = self._held
+        waiting = [
+            position
+            for position, key in enumerate(partitions)
+            if key in held.partitions or self.keeps(key)
+        ]
         if not waiting:
             return list(positions)
-        if retry is not None and board.is_closing and held.item_count < HELD_ITEMS_MAX:
+        has_room = held.item_count < HELD_ITEMS_MAX
+        if retry is not None and has_room and self._is_nearly_drained():
             held.add(partitions, retry)
             return []
-        self.divert_items(request, items, sorted(waiting), producer)
-        return [position for position in positions if position not in waiting]
+        held.release()
+        kept = [position for position in waiting if not is_under_way(partitions[position])]
+        self.divert_items(request, items, kept, producer)
+        return sorted({*positions} - {*kept})
 
     def divert_items(
         self,
@@ -233,9 +248,17 @@ class Diversion:
         if accepted:
             if self._writer is None:
                 raise Unavailable
-            self._writer.write(
-                [each.record for each in accepted], lambda error: self._answer(accepted, error)
-            )
+            addresses = [each.record.address for each in accepted]
+
+            def confirm(error: SkepError | None) -> None:
+                self._being_written.subtract(addresses)
+                for address in {*addresses}:
+                    if not self._being_written[address]:
+                        del self._being_written[address]
+                self._answer(accepted, error)
+
+            self._writer.write([each.record for each in accepted], confirm)
+            self._being_written.update(addresses)
         for each in staged:
             if each.refusal is not None:
                 each.settle(each.refusal)

@@ -44,7 +44,7 @@ from skep.broker.scheduled.accept import (
     parse_moment,
     render_outcome,
 )
-from skep.engine.driver import Engine
+from skep.engine.driver import Engine, Execute
 from skep.model.envelopes import check_headers, checked_trace_id, end_of_life
 from skep.model.errors import BadRequest, Overloaded, SkepError, Unavailable
 from skep.model.limits import PUSH_ITEMS_MAX, TRANSACTION_ID_CHARS_MAX
@@ -177,7 +177,9 @@ class Push:
             if error := error_of(push):
                 _fail_items(request, items, range(len(items)), error)
 
-        positions = self.diversion.take(request, items, producer, retry if may_hold else None)
+        positions = self.diversion.take(
+            request, items, producer, retry if may_hold else None, self._is_under_way
+        )
         if not positions:
             return
         try:
@@ -295,6 +297,13 @@ class Push:
         """Tell whether pushes wait for any of these partitions to be provisioned."""
         return any(key in self._awaited for key in keys)
 
+    def _is_under_way(self, key: Key) -> bool:
+        """Tell whether earlier pushes into a partition wait to be provisioned or stored."""
+        partition = self.directory.partitions.get(key)
+        return key in self._awaited or (
+            partition is not None and self.engine.is_under_way("push", partition.partition_id)
+        )
+
     @property
     def is_diverting(self) -> bool:
         """Whether some partitions, or all, are kept on disk now."""
@@ -327,8 +336,26 @@ class Push:
             prepared[key] = [entry for entry, _ in missing]
         return prepared
 
-    def stop_joining(self, write: PendingWrite) -> None:
-        """Let no more pushes join a write: it is on its way."""
+    def divert_first(self, execute: Execute) -> Execute:
+        """Let writes go to disk whose partitions are kept there when a call would carry them."""
+
+        async def execute_others(batch: Sequence[PendingWrite], *, is_repeated: bool) -> None:
+            others = [write for write in batch if self.leaves(write)]
+            if not others:
+                raise Unavailable  # no call was made whose duration could be learned from
+            await execute(others, is_repeated=is_repeated)
+
+        return execute_others
+
+    def leaves(self, write: PendingWrite) -> bool:
+        """Let no more pushes join a write: it is on its way. Tell whether to the database."""
+        self._stop_joining(write)
+        if write.diversion is None or not write.diversion.keeps(write.partition.key):
+            return True
+        write.fail(Unavailable())
+        return False
+
+    def _stop_joining(self, write: PendingWrite) -> None:
         # Also breaks the cycle of write and unit, which only the cycle collector could free.
         write.unit = None
         partition_id = write.partition.partition_id

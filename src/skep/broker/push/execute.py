@@ -18,7 +18,6 @@ import msgspec
 
 from skep.broker.cluster.wakeups import Announcer
 from skep.broker.directory import Directory, Partition, PartitionListener, PartitionProvisioner
-from skep.broker.push.accept import Push
 from skep.broker.push.request import NULL, Entry, PendingWrite, fail_entry
 from skep.broker.push.rules import Enforcer, QueueRules, RuleBook
 from skep.db.access.errors import RulesChanged
@@ -201,7 +200,6 @@ class PushExecutor:
     """Executor of the operation `push`."""
 
     caller: Caller
-    push: Push
     directory: Directory
     provisioner: PartitionProvisioner
     listener: PartitionListener
@@ -214,8 +212,6 @@ class PushExecutor:
 
     async def execute(self, batch: Sequence[PendingWrite], *, is_repeated: bool) -> None:
         """Store the writes; what an earlier attempt stored is recognised by its keys."""
-        for write in batch:
-            self.push.stop_joining(write)
         try:
             await self._store(batch, is_repeated=is_repeated)
         except (Unavailable, asyncio.CancelledError):
