@@ -370,6 +370,34 @@ async def test_what_goes_to_disk_is_not_refused_with_the_rest_of_its_request(
     assert answered.empty()
 
 
+async def test_a_write_goes_to_disk_behind_one_of_its_partition_that_could_not_be_stored(
+    engine, directory, tmp_path
+):
+    spill = SpillLog(tmp_path / "spill", bytes_max=1 << 20)
+    push = make_push(engine, directory)
+    push.diversion.open(spill)
+    know(directory)
+    answered = asyncio.Queue()
+    push.push_messages(items("x"), answered.put_nowait, size=100)
+    (first,) = engine.batch("push")
+    assert push.leaves(first)
+    push.push_messages(items("y"), answered.put_nowait, size=100)
+
+    first.fail(Unavailable())  # its time is over, although there is no outage
+    _, second = engine.batch("push")
+    goes_to_database = push.leaves(second)
+    requests = [await answered.get(), await answered.get()]
+    await push.diversion.close()
+    spill.close()
+
+    results = [json.loads(request.results[0]) for request in requests]
+    assert not goes_to_database
+    assert [(each["transaction_id"], each["status"]) for each in results] == [
+        ("x", "buffered"),
+        ("y", "buffered"),
+    ]
+
+
 class AsyncClient:
     prefers_async = True
 
