@@ -16,6 +16,9 @@ Promises the broker builds on:
   so that they go together with the others and not in turns with them (`gather_share`).
 * Under load, units gather: another call leaves when it is worth one (`preferred_weight`) or when
   the oldest unit that could leave has waited `hold_s_max`.
+* One that is stuck holds up few: the limiter counts calls that work. One that waits for a lock
+  takes its place among `concurrency_max` only, or nothing could leave beside it while the
+  limiter allows a single call.
 * Order: units of one partition leave in the order they arrived, and no more than
   `calls_per_partition` calls in flight carry the same partition. Units without a partition (None)
   leave in order but exclude none.
@@ -46,6 +49,9 @@ from skep.model.errors import Overloaded
 C = TypeVar("C")
 
 _AT_ONCE: Final = float("-inf")
+
+STALLED_AFTER_S: Final = 1.0
+"""A call that has been in flight for so long waits for something, mostly a lock."""
 
 _RETURNING_SHARE: Final = 0.75
 """How much of what was answered must be back for the next call to leave."""
@@ -210,7 +216,8 @@ class _Backlog:
         self.own_max: Final = capacity * policy.own_share
         self.total_max: Final = capacity * policy.ceiling
         self._limiter: Final = limiter
-        self._in_flight = 0
+        # The longest in flight first.
+        self._in_flight: Final[dict[Call, None]] = {}
         # Clients that were answered come again: until then, or until so much waits.
         self._gather_until = _AT_ONCE
         self._gather_weight = 0.0
@@ -257,13 +264,22 @@ class _Backlog:
         """Return when a call may leave: the past if at once, None if another must return first."""
         if not self._ready:
             return None
-        if self._in_flight == 0:
+        if not self._in_flight:
             return _AT_ONCE if self.ready_weight >= self._gather_weight else self._gather_until
-        if self._in_flight >= min(self._limiter.limit, self._policy.concurrency_max):
+        if len(self._in_flight) >= self._policy.concurrency_max:
             return None
+        opens_at = self._opens_at()
         if self.ready_weight >= self._policy.preferred_weight:
+            return opens_at
+        return max(opens_at, self._arrivals.earliest() + self._policy.hold_s_max)
+
+    def _opens_at(self) -> float:
+        """Return when the limiter lets another call leave, if none comes back."""
+        beyond = len(self._in_flight) - self._limiter.limit
+        if beyond < 0:
             return _AT_ONCE
-        return self._arrivals.earliest() + self._policy.hold_s_max
+        # Once this one and those that left before it are stalled, too few are left to count.
+        return next(islice(self._in_flight, beyond, None)).started_at + STALLED_AFTER_S
 
     def take(self, now: float) -> Call:
         """Load the next call from the partitions first in line.
@@ -276,20 +292,21 @@ class _Backlog:
         for partition in islice(self._ready, policy.partitions_per_call):
             if not call.load(partition, weight_max=policy.weight_max, units_max=policy.units_max):
                 break
-        self._in_flight += 1
+        self._in_flight[call] = None
         self._gather_weight = 0.0
         self._depart(call)
         return call
 
     def settle(self, call: Call, now: float, *, succeeded: bool) -> None:
+        del self._in_flight[call]
+        beside = sum(now < each.started_at + STALLED_AFTER_S for each in self._in_flight)
         self._limiter.record(
             rtt_s=now - call.started_at,
-            in_flight=self._in_flight,
+            in_flight=1 + beside,
             now=now,
             succeeded=succeeded,
             weight=call.weight,
         )
-        self._in_flight -= 1
         self.weight -= call.weight
         for partition in call.partitions:
             partition.calls -= 1
@@ -299,7 +316,7 @@ class _Backlog:
                     del self._partitions[partition.key]
             elif not partition.is_ready:
                 self._join_ready(partition, first)
-        if self._policy.gather_share and self._in_flight == 0:
+        if self._policy.gather_share and not self._in_flight:
             self._gather(call, now)
 
     def _gather(self, call: Call, now: float) -> None:

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from skep.engine.fusion import FusionCore
-from skep.engine.limiter import StaticLimiter
+from skep.engine.fusion import STALLED_AFTER_S, FusionCore
+from skep.engine.limiter import StaticLimiter, VegasLimiter
 from skep.engine.policy import BatchPolicy
 from skep.model.errors import Overloaded
 
@@ -163,7 +163,37 @@ def test_the_limiter_caps_calls_in_flight():
     offer_all(core, "abcd")
 
     assert batch(core.take_ready(0.0)) == ["a1", "b1"]
-    assert core.next_due(0.0) is None
+    assert core.take_ready(0.5) == []
+    assert core.next_due(0.5) == STALLED_AFTER_S
+
+
+def test_a_call_that_is_stuck_does_not_hold_up_the_others():
+    limiter = VegasLimiter(3)
+    policy = policy_with(preferred_weight=1, weight_max=1, concurrency_max=3)
+    core = FusionCore({"push": (policy, limiter)}, slots=8, weight_capacity=100)
+    occupy(core, "held")
+    offer_all(core, "abcde")
+
+    assert core.take_ready(0.5) == []
+    now = STALLED_AFTER_S
+    for work in ("a1", "b1", "c1"):  # one beside it at a time, until the floor is measured
+        (call,) = core.take_ready(now)
+        assert batch([call]) == [work]
+        now += 0.01
+        core.settle(call, now, succeeded=True)
+
+    assert batch(core.take_ready(now)) == ["d1", "e1"]
+    assert limiter.limit == 2
+
+
+def test_calls_that_are_stuck_are_no_more_than_the_policy_allows():
+    policy = policy_with(preferred_weight=1, weight_max=1, concurrency_max=2)
+    core = FusionCore({"push": (policy, StaticLimiter(1))}, slots=8, weight_capacity=100)
+    occupy(core, "a")
+    offer_all(core, "bc")
+
+    assert batch(core.take_ready(60.0)) == ["b1"]
+    assert core.next_due(120.0) is None
 
 
 def test_the_policy_caps_calls_in_flight():
@@ -590,8 +620,11 @@ class Model:
             until, weight = self.gathering
             waiting = sum(unit.weight for unit in eligible)
             return now if waiting >= weight else max(now, until)
-        if len(self.calls) >= min(self.limiter.limit, self.policy.concurrency_max):
+        if len(self.calls) >= self.policy.concurrency_max:
             return None
+        stalls = sorted(call.started_at + STALLED_AFTER_S for call in self.calls)
+        while sum(stalled_at > now for stalled_at in stalls) >= self.limiter.limit:
+            now = min(stalled_at for stalled_at in stalls if stalled_at > now)
         if sum(unit.weight for unit in eligible) >= self.policy.preferred_weight:
             return now
         oldest = min(unit.arrived_at for unit in eligible)

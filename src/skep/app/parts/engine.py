@@ -53,7 +53,7 @@ def policies(connections: int, *, push_hold_s: float = 0.02) -> dict[str, BatchP
         calls_per_partition=2,
         partitions_per_call=1,
     )
-    # Each is a call of its own, and none waits for another.
+    # Each is a call of its own, and shares nothing with the others but the limit on calls.
     alone = BatchPolicy(
         preferred_weight=1, hold_s_max=0, weight_max=_MIB, units_max=1, concurrency_max=connections
     )
