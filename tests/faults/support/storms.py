@@ -24,10 +24,14 @@ async def kill_brokers_for(fleet, size, seconds, *, pause_s, random):
     return kills
 
 
-async def end_postgres(postgres, load, *, times, how, done_between=50):
-    """End PostgreSQL again and again under load; return how long each return to work took."""
+async def end_postgres(postgres, load, *, times, how, done_between=50, seconds=0):
+    """End PostgreSQL so many times under load, and go on until so many seconds have passed.
+
+    Returns how long each return to work took.
+    """
     waits_s = []
-    for _ in range(times):
+    until = asyncio.get_running_loop().time() + seconds
+    while len(waits_s) < times or asyncio.get_running_loop().time() < until:
         await load.until_done(load.done_count + done_between)
         await asyncio.to_thread(postgres.end, how)
         await asyncio.to_thread(postgres.start)
