@@ -69,14 +69,14 @@ Call(r) ==
   /\ client' = [client EXCEPT ![r] = "waiting"]
   /\ UNCHANGED <<outcome, broker, slot, lock, head, log, cache, read, seen>>
 
-\* push_guaranteed, push_segments: lock the partition.
+\* push_guaranteed, push_contested, push_segments: lock the partition.
 Lock(c) ==
   /\ server[c] = "called" /\ lock = NoCall
   /\ lock' = c
   /\ server' = [server EXCEPT ![c] = "locked"]
   /\ UNCHANGED <<client, outcome, broker, attempt, proved, slot, head, log, cache, read, seen>>
 
-\* find_duplicates: search above what the cache proved, if the partition grew since.
+\* find_duplicates, push_contested: search above what the cache proved, if the partition grew since.
 Searched(c) == {o \in Stored : o > proved[c]}
 IsDuplicate(c) ==
   /\ Window \/ IsRepeat(c)

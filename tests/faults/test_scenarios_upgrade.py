@@ -14,7 +14,14 @@ from tests.faults.support.load import GROUP, load_on
 pytestmark = pytest.mark.slow
 
 STALL_S_MAX = 5
-HOT = ("push_segments", "push_guaranteed", "pop_messages", "take_partitions", "ack_messages")
+HOT = (
+    "push_segments",
+    "push_guaranteed",
+    "push_contested",
+    "pop_messages",
+    "take_partitions",
+    "ack_messages",
+)
 WIDER = """
 alter table skep.queue add column widened integer;
 alter table skep.partition add column widened integer;

@@ -31,6 +31,9 @@ _BEING_DELETED: Final = "the queue is being deleted"
 QueueLabels: TypeAlias = Mapping[str, tuple[str | None, str | None]]
 """Namespace and task, by queue, of those to be created that do not get them by their names."""
 
+CONTESTED_PUSHES: Final = 64
+"""A push that finds its guarantee outdated costs a call; one that expects others, a look-up."""
+
 _encode = msgspec.json.encode
 
 
@@ -38,7 +41,7 @@ class Partition:
     """A partition as the hot path needs it: its id, and its names as they stand in answers."""
 
     __slots__ = (
-        "is_contested",
+        "contested_pushes",
         "key",
         "message_id_head",
         "partition_id",
@@ -55,8 +58,8 @@ class Partition:
         self.key = (queue, partition)
         self.queue_id = queue_id
         self.rules = rules
-        self.is_contested = False
-        """Another process pushed into it between the last two pushes of this one."""
+        self.contested_pushes = 0
+        """For how many more pushes of this process others are expected to push into it as well."""
         self.partition_id = partition_id
         self.uuid = partition_uuid(partition_id).encode()
         self.queue_json = _encode(queue)
@@ -67,6 +70,10 @@ class Partition:
             self.queue_json,
         )
         """What follows the message id in the result of a push without a trace id."""
+
+    def note_pushed(self, *, is_shared: bool) -> None:
+        """Note whether others have pushed into it between the last two pushes of this process."""
+        self.contested_pushes = CONTESTED_PUSHES if is_shared else max(0, self.contested_pushes - 1)
 
 
 class Group:

@@ -59,6 +59,12 @@ create or replace function skep.push_guaranteed(
   p_body bytea[], p_queue_id integer[], p_version integer[], p_guaranteed_since timestamptz)
 returns table (partition_id bigint, first bigint, created_at timestamptz)
 language sql as 'select null::bigint, null::bigint, null::timestamptz where false';
+
+create or replace function skep.push_contested(
+  p_partition_id bigint[], p_count integer[], p_guaranteed_to bigint[], p_keys bytea[],
+  p_body bytea[], p_queue_id integer[], p_version integer[], p_guaranteed_since timestamptz)
+returns table (partition_id bigint, first bigint, created_at timestamptz, keys bytea)
+language sql as 'select null::bigint, null::bigint, null::timestamptz, null::bytea where false';
 """
 """Offsets are taken before, and not under, the lock of their partition: a reader may pass one that
 another transaction has taken and not committed yet. For partitions of `provide_partitions` only."""

@@ -75,6 +75,7 @@ def calls_on_ready_partitions(log, group, a, b):
     return {
         "push": lambda: log.push_writes(writes, {a: KNOWN, b: KNOWN}),
         "push, guaranteed": lambda: log.push_guaranteed(writes, {a: None, b: None}),
+        "push, contested": lambda: log.push_contested(writes, {a: 1, b: 1}),
         "push, probed": lambda: log.push_writes(writes, {a: Guarantee(1, ALWAYS), b: KNOWN}),
         "pop": lambda: log.pop(group, Poll(partitions=2)),
         "pop, acknowledged at once": lambda: log.pop(group, Poll(partitions=2, auto_ack=True)),

@@ -6,9 +6,10 @@ from collections import defaultdict
 from contextlib import asynccontextmanager
 from uuid import uuid4
 
+import asyncpg
 import pytest
 
-from tests.sql.support.log import ALWAYS, NOON, Ack, Guarantee, Poll
+from tests.sql.support.log import ALWAYS, NOON, Ack, Guarantee, Poll, keys_of
 from tests.sql.support.waiting import eventually
 from tests.support.sizes import sized
 
@@ -394,6 +395,22 @@ async def test_a_guaranteed_push_that_waited_for_another_one_stores_nothing(log,
     assert await log.value("select head from skep.partition") == 1
 
 
+async def test_a_contested_push_that_waited_for_another_one_compares_with_it(log, other, observer):
+    [partition] = await log.provision("hive", "a")
+    transaction = log.connection.transaction()
+    await transaction.start()
+    await log.push_contested({partition: "x"}, {partition: 0})
+
+    async with waiting(
+        observer, other, other.push_contested({partition: "y"}, {partition: 0})
+    ) as late:
+        await transaction.commit()
+
+    assert late.result() == ({partition: (2, NOON)}, [(partition, 1, NOON, keys_of("x"))])
+    with pytest.raises(asyncpg.PostgresError):
+        await other.push_contested({partition: "x"}, {partition: 0})
+
+
 async def assert_no_cursor_is_missing(log):
     missing = await log.value(
         """
@@ -440,7 +457,7 @@ class Traffic:
         self.pushed.update(name for [name] in writes.values())
         if self.chance(0.5):
             heads = {id_: self.heads[id_] if self.chance(0.5) else None for id_ in writes}
-            for id_ in await self.log.push_guaranteed(writes, heads, versions=self.versions):
+            for id_ in await self.push_known(writes, heads):
                 del writes[id_]
             if not writes:
                 return
@@ -450,6 +467,14 @@ class Traffic:
         }
         rows = await self.log.push_writes(writes, guarantees)
         self.heads.update({row.partition_id: row.first for row in rows})
+
+    async def push_known(self, writes, heads):
+        """Push what the cache guarantees, expecting others or not; return what was stored."""
+        if self.chance(0.5):
+            return await self.log.push_guaranteed(writes, heads, versions=self.versions)
+        stored, gaps = await self.log.push_contested(writes, heads, versions=self.versions)
+        self.heads.update({id_: first for id_, first, _, _ in gaps})
+        return stored
 
     async def consume(self):
         acks = []

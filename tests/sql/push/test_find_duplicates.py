@@ -194,3 +194,23 @@ async def test_of_a_lost_call_each_stored_message_stands_for_one_of_those_sent(l
     places = dict(zip(found["duplicate_index"], found["duplicate_offset"], strict=True))
     assert sorted(places.values()) == [1, 2, 3]
     assert places[2] == 2
+
+
+async def test_the_walk_ends_where_a_guarantee_of_the_whole_window_begins(log):
+    partition, _ = await log.partition()
+    for number in range(50):
+        await log.push(partition, f"old {number}")
+    await log.push(partition, "theirs")
+    covered = Guarantee(50, log.now - WINDOW)
+
+    async with log.connection.transaction():
+        before = await segments_read(log)
+        assert await places(log, partition, ["new", "theirs"], covered) == {"theirs": 51}
+        # A loop of PL/pgSQL fetches its first ten rows at once.
+        assert await segments_read(log) - before <= 10
+
+
+async def segments_read(log):
+    return await log.value(
+        "select pg_stat_get_xact_tuples_fetched('skep.segment__address'::regclass)"
+    )

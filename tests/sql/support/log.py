@@ -388,11 +388,30 @@ class Log:
         versions: Mapping[int, int] | None = None,
     ) -> dict[int, tuple[int, datetime]]:
         """Push where nobody else has; return the first offset and the time of what was stored."""
+        found = await self._push_known("push_guaranteed", writes, heads, since, versions)
+        return {partition_id: (first, created_at) for partition_id, first, created_at in found}
+
+    async def push_contested(
+        self,
+        writes: Mapping[int, Sequence[str]],
+        heads: Mapping[int, int | None],
+        *,
+        since: datetime = ALWAYS,
+        versions: Mapping[int, int] | None = None,
+    ) -> tuple[dict[int, tuple[int, datetime]], list[tuple[int, int, datetime, bytes]]]:
+        """Push where others have, too; return what was stored, and the segments of the others."""
+        found = await self._push_known("push_contested", writes, heads, since, versions)
+        stored = {
+            id_: (first, created_at) for id_, first, created_at, keys in found if keys is None
+        }
+        return stored, [tuple(row) for row in found if row["keys"] is not None]
+
+    async def _push_known(self, function, writes, heads, since, versions):
         ids = sorted(writes)
         if versions is None:
             versions = await self.versions(ids)
-        found = await self.rows(
-            "select * from skep.push_guaranteed($1, $2, $3, $4, $5, $6, $7, $8)",
+        return await self.rows(
+            f"select * from skep.{function}($1, $2, $3, $4, $5, $6, $7, $8)",
             ids,
             [len(writes[id_]) for id_ in ids],
             [heads[id_] for id_ in ids],
@@ -402,7 +421,6 @@ class Log:
             list(versions.values()),
             since,
         )
-        return {partition_id: (first, created_at) for partition_id, first, created_at in found}
 
     async def versions(self, partition_ids: Iterable[int]) -> dict[int, int]:
         """Return the versions of the queues of these partitions, by queue id."""

@@ -8,6 +8,8 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
+import asyncpg
+
 from skep.engine.key_cache.cache import KeyCache
 from tests.sql.support.log import Guarantee, Log, key_of, keys_of
 from tests.sql.support.waiting import eventually
@@ -95,8 +97,22 @@ class Process:
             if stored:
                 sent.first, sent.created_at = stored[partition_id]
                 return sent
-            # It has stored nothing, so it ends before the probe begins.
+            # It has stored nothing, so it ends before the next call begins.
             await self.end(is_kept=True)
+            await self.begin()
+            try:
+                stored, gaps = await self.log.push_contested(
+                    {partition_id: names}, {partition_id: to}, since=since
+                )
+            except asyncpg.PostgresError as refusal:
+                if refusal.sqlstate != "SK410":
+                    raise
+                stored, gaps = {}, []
+            if stored:
+                sent.first, sent.created_at = stored[partition_id]
+                sent.gaps = gaps
+                return sent
+            await self.end(is_kept=False)
             await self.begin()
         guarantees = {partition_id: sent.guarantee} if sent.guarantee else {}
         for row in await self.log.push_writes({partition_id: names}, guarantees):
@@ -119,6 +135,8 @@ class Process:
 
     def remember(self, sent: "Sent") -> None:
         """Take in what a push told, now that it is committed."""
+        for gap in sent.gaps:
+            self.cache.adopt(gap[0], gap[1], gap[3], gap[2])
         row = sent.row
         if row is not None and row.gap_keys is not None:
             self.cache.adopt(row.partition_id, row.gap_first, row.gap_keys, row.gap_created_at)
@@ -148,6 +166,8 @@ class Sent:
         self.first: int | None = None
         self.created_at: Any = None
         self.row: Any = None
+        self.gaps: Sequence[Any] = ()
+        """Segments of others that the call found."""
         """What the probe returned, where the guarantee was refused or there was none."""
 
 

@@ -2,9 +2,10 @@
 
 Duplicates are found in three places: within the flush, in this process's cache (confirmed by one
 look-up), and by the database. Partitions that only this process pushes into go through
-`push_guaranteed`, which stores what the cache guarantees without a look-up. The rest goes through
-`push_segments`, which probes what the cache does not guarantee. Where that finds duplicates it
-stores nothing for the partition and returns their positions; the other messages are sent again.
+`push_guaranteed`, which stores what the cache guarantees without a look-up. Where others push too,
+`push_contested` stores it as well and compares it with what they stored meanwhile. The rest goes
+through `push_segments`, which probes what the cache does not guarantee. Where that finds duplicates
+it stores nothing for the partition and returns their positions; the other messages are sent again.
 """
 
 import asyncio
@@ -20,15 +21,16 @@ from skep.broker.cluster.wakeups import Announcer
 from skep.broker.directory import Directory, Partition, PartitionListener, PartitionProvisioner
 from skep.broker.push.request import NULL, Entry, PendingWrite, fail_entry
 from skep.broker.push.rules import Enforcer, QueueRules, RuleBook
-from skep.db.access.errors import RulesChanged
+from skep.db.access.errors import DuplicateInGap, RulesChanged
 from skep.db.access.slots import Caller
-from skep.engine.key_cache.cache import NO_GUARANTEE, Guarantee, KeyCache
+from skep.engine.key_cache.cache import NO_GUARANTEE, Guarantee, KeyCache, Segment
 from skep.model.errors import PartitionDeferred, SkepError, Unavailable
 from skep.model.ids import OFFSET_LOW_BITS, message_id_head
 from skep.telemetry.meters import Meters
 
 PUSH_CALL: Final = "select * from skep.push_segments($1, $2, $3, $4, $5, $6, $7, $8, $9)"
 PUSH_GUARANTEED_CALL: Final = "select * from skep.push_guaranteed($1, $2, $3, $4, $5, $6, $7, $8)"
+PUSH_CONTESTED_CALL: Final = "select * from skep.push_contested($1, $2, $3, $4, $5, $6, $7, $8)"
 CONFIRM_CALL: Final = "select * from skep.confirm_duplicates($1, $2, $3)"
 
 
@@ -276,42 +278,70 @@ class PushExecutor:
                 del flushes[flush.partition.partition_id]
 
     async def _push_guaranteed(self, flushes: dict[int, Flush]) -> None:
-        """Store and take out what the cache guarantees in partitions without other writers."""
+        """Store and take out what the cache guarantees, but for what others stored meanwhile."""
         guaranteed, rules = self._find_guaranteed(flushes)
         if not guaranteed:
             return
         try:
-            rows = await self.caller.call(
-                PUSH_GUARANTEED_CALL,
-                [flush.partition.partition_id for flush, _ in guaranteed],
-                [len(flush.entries) for flush, _ in guaranteed],
-                [
-                    to if flush.partition.rules.dedup_window_s else None
-                    for flush, (to, _) in guaranteed
-                ],
-                [flush.keys for flush, _ in guaranteed],
-                [flush.join_body() for flush, _ in guaranteed],
-                [each.queue_id for each in rules],
-                [each.version for each in rules],
-                max(since for _, (_, since) in guaranteed),
-            )
+            if not any(flush.partition.contested_pushes for flush, _ in guaranteed):
+                rows = await self._push_known(PUSH_GUARANTEED_CALL, guaranteed, rules)
+                self._settle_stored([(flushes.pop(id_), first, at) for id_, first, at in rows])
+                guaranteed = [
+                    each for each in guaranteed if each[0].partition.partition_id in flushes
+                ]
+                if not guaranteed:
+                    return
+            await self._push_contested(flushes, guaranteed, rules)
         except RulesChanged:
             await self._follow_rules(flushes, is_repeated=False)
-            return
-        self._settle_stored(
-            [
-                (flushes.pop(partition_id), first, created_at)
-                for partition_id, first, created_at in rows
-            ]
+        except DuplicateInGap:
+            pass  # which ones, and where they are stored, is found by probing
+
+    async def _push_contested(
+        self,
+        flushes: dict[int, Flush],
+        guaranteed: Sequence[tuple[Flush, Guarantee]],
+        rules: Sequence[QueueRules],
+    ) -> None:
+        """Store and take out what does not occur in the segments of others; learn their keys."""
+        stored: list[tuple[Flush, int, datetime]] = []
+        gaps: list[Segment] = []
+        for partition_id, first, created_at, keys in await self._push_known(
+            PUSH_CONTESTED_CALL, guaranteed, rules
+        ):
+            if keys is None:
+                stored.append((flushes.pop(partition_id), first, created_at))
+            else:
+                gaps.append((partition_id, first, keys, created_at))
+        shared = {partition_id for partition_id, *_ in gaps}
+        for flush, _, _ in stored:
+            flush.partition.note_pushed(is_shared=flush.partition.partition_id in shared)
+        self.cache.record_flush(gaps)
+        self._settle_stored(stored)
+
+    async def _push_known(
+        self,
+        call: str,
+        guaranteed: Sequence[tuple[Flush, Guarantee]],
+        rules: Sequence[QueueRules],
+    ) -> Sequence[Any]:
+        """Store flushes with what the cache guarantees of them."""
+        return await self.caller.call(
+            call,
+            [flush.partition.partition_id for flush, _ in guaranteed],
+            [len(flush.entries) for flush, _ in guaranteed],
+            [to if flush.partition.rules.dedup_window_s else None for flush, (to, _) in guaranteed],
+            [flush.keys for flush, _ in guaranteed],
+            [flush.join_body() for flush, _ in guaranteed],
+            [each.queue_id for each in rules],
+            [each.version for each in rules],
+            max(since for _, (_, since) in guaranteed),
         )
 
     def _find_guaranteed(
         self, flushes: dict[int, Flush]
     ) -> tuple[list[tuple[Flush, Guarantee]], list[QueueRules]]:
-        """Return, by partition id, the flushes whose whole window the cache guarantees.
-
-        Partitions that another process pushes into are not among them.
-        """
+        """Return, by partition id, the flushes whose whole window the cache guarantees."""
         partition_ids = sorted(flushes)
         spans = self.cache.guarantee_each(partition_ids)
         now = self.now()
@@ -320,7 +350,7 @@ class PushExecutor:
         for partition_id, span in zip(partition_ids, spans, strict=True):
             flush = flushes[partition_id]
             partition = flush.partition
-            if partition.is_contested or span is None or not flush.is_guaranteed:
+            if span is None or not flush.is_guaranteed:
                 continue
             start = window_start.get(partition.rules)
             if start is None:
@@ -369,7 +399,7 @@ class PushExecutor:
         for row in rows:
             partition_id, first, created_at, positions, offsets, gap_first, gap_keys, gap_at = row
             flush = flushes.pop(partition_id)
-            flush.partition.is_contested = gap_keys is not None
+            flush.partition.note_pushed(is_shared=gap_keys is not None)
             if gap_keys is not None:
                 cache.adopt(partition_id, gap_first, gap_keys, gap_at)
             if first is not None:

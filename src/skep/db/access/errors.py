@@ -10,7 +10,8 @@
     └── GroupGone         a remembered consumer group was deleted
     Refused
     ├── LeadershipLost    this process does not lead the background work (any more)
-    └── RulesChanged      a queue was reconfigured: read its rules and prepare the call again
+    ├── RulesChanged      a queue was reconfigured: read its rules and prepare the call again
+    └── DuplicateInGap    another process stored a key of this push: nothing was stored, probe it
 
 Errors are told apart by SQLSTATE, never by message text.
 """
@@ -56,10 +57,17 @@ class RulesChanged(Refused):
     code = "rules_changed"
 
 
+class DuplicateInGap(Refused):
+    """Another process stored one of the messages while the request was under way."""
+
+    code = "duplicate_in_gap"
+
+
 _BY_STATE: dict[str, type[SkepError]] = {
     "SK404": GroupGone,
     "SK423": LeadershipLost,
     "SK409": RulesChanged,
+    "SK410": DuplicateInGap,
     "40001": NotExecuted,  # serialization failure
     "40P01": NotExecuted,  # deadlock
     "23503": NotExecuted,  # the queue was deleted while something was created on it

@@ -7,8 +7,9 @@
 -- Model   Push!Searched
 -- Why     Here, under the partition's lock, is decided what a broker could not know. It only knows
 --         repeats within one call, and those of keys its cache remembers, which confirm_duplicates
---         looks up. The walk goes backwards and stops at the start of the window: created_at never
---         decreases along a partition, which may keep far more than its window.
+--         looks up. The walk goes backwards and stops at the start of the window, or where the
+--         guarantee begins if it reaches back to it: created_at never decreases along a partition,
+--         which may keep far more than its window.
 create function skep.find_duplicates(
   p_partition_id bigint, p_keys bytea, p_guaranteed_to bigint, p_guaranteed_since timestamptz,
   p_now timestamptz, p_resolve boolean)
@@ -42,7 +43,7 @@ begin
       end if;
       gap_first := v_segment.first;
     else
-      exit when v_segment.created_at <= v_window_start;
+      exit when v_segment.created_at <= v_window_start or p_guaranteed_since <= v_window_start;
       continue when v_segment.created_at >= p_guaranteed_since;
     end if;
 
