@@ -83,7 +83,7 @@ IsDuplicate(c) ==
   /\ Variant # "trusts the cache" \/ IsRepeat(c)
   /\ \E o \in Searched(c) : KeyAt(o) = KeyOf[c[1]]
 
-\* push_segments: report a duplicate; nothing is stored.
+\* push_segments, refuse_common: report a duplicate; nothing is stored.
 Refuse(c) ==
   /\ server[c] = "locked" /\ IsDuplicate(c)
   /\ lock' = NoCall
