@@ -21,6 +21,7 @@ from skep.cli.messages.push import push
 from skep.cli.messages.tail import tail
 from skep.cli.messages.transaction import transaction
 from skep.cli.server.bench import bench
+from skep.cli.server.database import PSQL_CONTEXT, dsn, psql
 from skep.cli.server.doctor import doctor
 from skep.cli.server.reference import config, openapi
 from skep.cli.server.serve import migrate, serve
@@ -54,6 +55,11 @@ _add(
 _add(worker, "skep worker shop.jobs:app --concurrency 50 --health-port 9100")
 _add(migrate)
 _add(config)
+_add(dsn, "psql $(skep dsn)")
+app.command(
+    context_settings=PSQL_CONTEXT,
+    epilog=examples("skep psql", """skep psql -- -c 'select * from message limit 10'"""),
+)(psql)
 _add(doctor)
 _add(openapi)
 _add(

@@ -1,5 +1,7 @@
 import os
 import signal
+import subprocess
+import sys
 from multiprocessing.connection import wait
 from pathlib import Path
 
@@ -90,6 +92,25 @@ def test_a_command_uses_the_embedded_server_that_a_broker_runs(postgres_dir, aru
     with join_database(settings) as alone:
         assert arun(fetch(alone.dsn, "select 8")) == 8
     assert running_embedded(settings) is None
+
+
+@pytest.mark.slow
+def test_people_reach_the_embedded_database_of_a_broker(postgres_dir):
+    settings = Settings(data_dir=postgres_dir / "reached", database_schema="bees")
+    place = ("--data-dir", str(settings.data_dir), "--database-schema", "bees")
+
+    def skep(*command):
+        return subprocess.run(
+            [sys.executable, "-m", "skep", *command], capture_output=True, text=True, check=False
+        )
+
+    with open_database(settings) as database:
+        assert skep("dsn", *place).stdout.strip() == database.dsn.removesuffix("?schema=bees")
+        shown = skep("psql", *place, "--", "-Atc", "show search_path; show max_connections")
+        assert shown.stdout.split() == ["bees,public", "100"], shown.stderr
+
+    stopped = skep("psql", *place)
+    assert (stopped.returncode, "start it with `skep serve`" in stopped.stderr) == (2, True)
 
 
 @pytest.mark.slow

@@ -135,6 +135,14 @@ def test_only_the_owner_can_read_the_password(running):
     assert stat.S_IMODE((directory / "password").stat().st_mode) == 0o600
 
 
+def test_the_address_stays_the_same_over_restarts(durable_postgres):
+    with durable_postgres() as first:
+        address = first.dsn
+
+    with durable_postgres() as second:
+        assert second.dsn == address
+
+
 @pytest.mark.skipif(not is_root, reason="only root runs the server as another account")
 def test_root_lets_an_unprivileged_account_run_the_server(running):
     server, _ = running

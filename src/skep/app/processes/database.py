@@ -20,14 +20,15 @@ from skep.db.access.sessions import (
 from skep.db.embedded.cluster import ClusterDirectory, DataDirectoryInUse
 from skep.db.embedded.launcher import EmbeddedPostgres
 from skep.db.schema.migrate import migrate, schema_state
-from skep.model.errors import Refused
+from skep.model.errors import Refused, Unavailable
 from skep.settings import Settings
 from skep.spill.directory import spill_directory
 
 _log = logging.getLogger(__name__)
 
-CONNECTIONS_SPARE: Final = 30
-"""Connections of the embedded server beyond those of the workers: tools, restarts."""
+CONNECTIONS_SPARE: Final = 92
+"""Connections of the embedded server beyond those of the workers: 100 with one worker. Job workers,
+programs that stage messages, Spark's tasks and `skep psql` use them too."""
 
 CONNECT_TIMEOUT_S: Final = 10.0
 
@@ -86,6 +87,23 @@ def join_database(settings: Settings) -> Generator[Database]:
         yield database
 
 
+def running_database(settings: Settings) -> str:
+    """Return the URL of the database, password included; an embedded server must be running.
+
+    Raises:
+        Unavailable: It is not.
+    """
+    if settings.database_url is not None:
+        return settings.installation(settings.database_url)
+    running = running_embedded(settings)
+    if running is None:
+        raise Unavailable(
+            f"the embedded PostgreSQL in {settings.data_dir} is not running, or belongs to another "
+            "user: start it with `skep serve`, or name a database with --database-url"
+        )
+    return running
+
+
 def running_embedded(settings: Settings) -> str | None:
     """Return the URL of the embedded server if it is running."""
     try:
@@ -109,10 +127,10 @@ class EmbeddedInstance:
         settings = self._settings
         connections = settings.worker_count * settings.connections_per_worker + CONNECTIONS_SPARE
         return EmbeddedPostgres(
-            self._settings.data_dir,
+            settings.data_dir,
             port=port,
             parameters={"max_connections": str(connections)},
-            binaries=self._settings.postgres_bin,
+            binaries=settings.postgres_bin,
         )
 
     @property

@@ -97,7 +97,7 @@ def _serve(effective: EffectiveSettings, *, reload: Callable[[], Settings] | Non
 
             def announce() -> None:
                 status.stop()
-                typer.echo(greeting(settings, listener))
+                typer.echo(greeting(settings, listener, database.dsn))
 
             Supervisor(
                 assign_workers(
@@ -115,23 +115,22 @@ def _serve(effective: EffectiveSettings, *, reload: Callable[[], Settings] | Non
             ).run()
 
 
-def greeting(settings: Settings, listener: socket.socket) -> str:
-    """Return the lines that say where the broker listens and what to try first."""
+def greeting(settings: Settings, listener: socket.socket, dsn: str) -> str:
+    """Return the lines that say where the broker and its database are and what to try first."""
     url = base_url(listener, is_tls=settings.tls_certificate is not None)
     count = settings.worker_count
-    if settings.database_url is None:
-        database = f"embedded PostgreSQL in {settings.data_dir}"
-    else:
-        database = redacted_url(settings.database_url)
+    embedded = f", embedded in {settings.data_dir}" if settings.database_url is None else ""
     push = '{"items": [{"queue": "demo", "payload": {"hello": "world"}}]}'
     return f"""\
-Skep listens on {url} ({count} worker{"s" if count > 1 else ""}, {database})
+Skep listens on {url} ({count} worker{"s" if count > 1 else ""})
+PostgreSQL: {redacted_url(dsn)}{embedded}
 
 Push a message, pop it, open the dashboard, read the API:
   curl {url}/api/v1/push -H 'content-type: application/json' -d '{push}'
   curl '{url}/api/v1/pop/queue/demo?autoAck=true'
   {url}/
   {url}/docs
+`skep psql` opens the database; `skep dsn` prints its address for other programs.
 """
 
 

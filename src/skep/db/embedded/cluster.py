@@ -2,6 +2,7 @@
 
     <home>/data          PostgreSQL's data directory, of the account that runs the server
     <home>/password      the password of the role `skep`, mode 0600, made with the data
+    <home>/port          where the server listened last, so that its address stays the same
     <home>/server.log    the server's log since its last start; before that: server.log.old
     <home>/owner.lock    locked by the process that started the server
     <home>/server.lock   locked by the server and its children, through a descriptor they inherit
@@ -49,6 +50,7 @@ class ClusterDirectory:
         self.home = home.absolute()
         self.data = self.home / "data"
         self._password_file = self.home / "password"
+        self._port_file = self.home / "port"
         self._log = self.home / "server.log"
 
     @property
@@ -186,6 +188,17 @@ class ClusterDirectory:
         if port is None or pid is None or not self.is_ready(pid):
             return None
         return f"postgresql://{ROLE}:{self.password}@127.0.0.1:{port}/{DATABASE}"
+
+    def last_port(self) -> int:
+        """Return the port that the last server listened on, or 0."""
+        try:
+            return int(self._port_file.read_text())
+        except (FileNotFoundError, ValueError):
+            return 0
+
+    def keep_port(self, port: int) -> None:
+        """Note the port for the next start."""
+        self._port_file.write_text(f"{port}\n")
 
     def forget_postmaster(self) -> None:
         """Remove what the last server wrote down; only for a server that is known to be gone."""

@@ -76,7 +76,7 @@ class EmbeddedPostgres:
 
     Args:
         data_dir: created if missing; see `ClusterDirectory`.
-        port: where to listen; 0 chooses a free port, and keeps it for later starts if it can.
+        port: where to listen; 0 takes the port of the last start if it is free, else another.
         parameters: server parameters, over `DEFAULT_PARAMETERS`.
         binaries: the directory of PostgreSQL's programs; default: see `find_binaries`.
         start_s_max: how long a start may take, recovery after a crash included.
@@ -182,10 +182,13 @@ class EmbeddedPostgres:
         return True
 
     def _launch(self, programs: Programs) -> subprocess.Popen[bytes]:
+        self._port = self._port or self._directory.last_port()
         for _ in range(_PORT_ATTEMPTS):
             self._port = self._port or _free_port()
             with suppress(_PortTaken):
-                return self._launch_once(programs)
+                process = self._launch_once(programs)
+                self._directory.keep_port(self._port)
+                return process
             self._port = 0
         raise PostgresDidNotStart(f"every port was taken: {self._directory.log_tail()}")
 
