@@ -31,8 +31,15 @@ def missing_from_header(path):
     header = HEADER.match(path.read_text())
     if not header or header["name"] != path.stem:
         return ["the comment `-- name: what it does ...`"]
-    parts = ["Locks", "Why"] + ["Returns"] * ("returns void" not in code_of(path))
+    code = code_of(path)
+    parts = ["Why"] + ["Returns"] * ("returns void" not in code) + ["Locks"] * takes_locks(code)
     return [part for part in parts if not re.search(rf"^-- {part} +\S", header[0], re.MULTILINE)]
+
+
+def takes_locks(code):
+    """Tell whether SQL writes or locks rows; functions that only read say nothing about locks."""
+    words = r"\b(insert into|update|delete from|for (key )?share|lock table|pg_advisory\w*)\b"
+    return re.search(words, code) is not None
 
 
 def test_every_function_opens_with_its_contract():

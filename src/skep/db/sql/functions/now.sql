@@ -1,6 +1,5 @@
 -- now: the clock for every decision about time, read once per call.
 -- Returns the server's wall clock, or the session setting skep.fake_now if a test set it.
--- Locks   none.
 -- Why     Leases, delays and windows must not depend on the clocks of brokers or clients, and tests
 --         must be able to expire a lease without waiting.
 create function skep.now() returns timestamptz

@@ -1,6 +1,5 @@
 -- assert_leadership: refuse background work to a process that is not its leader.
 -- Raises  SK423 if p_holder does not hold an unexpired lease.
--- Locks   none.
 -- Why     A process that was stopped for a minute wakes up believing that it leads; so each step
 --         asks here first. A step that begins in time may end late, which is harmless: steps are
 --         short and lock the rows they decide about.

@@ -1,6 +1,5 @@
 -- list_instances: the instances that serve this installation.
 -- Returns per instance that reported within the last hour, last seen first.
--- Locks   none.
 -- Why     The database's clock is the only one all instances share.
 create function skep.list_instances(p_limit integer)
 returns table (id uuid, host text, port integer, version text, worker_count integer,

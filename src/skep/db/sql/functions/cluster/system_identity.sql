@@ -1,7 +1,6 @@
 -- system_identity: identify the installation in which transaction ids and partition ids are valid.
 -- Returns the cluster's system identifier and the database's oid, joined by a colon; then a colon
 --         and the schema's name unless it is the default.
--- Locks   none.
 -- Why     A dump restored elsewhere keeps the archive's watermarks, but its transaction ids mean
 --         other transactions there. Two installations in one database share transactions, but
 --         neither partitions nor the archive directory, which is named after this. The default

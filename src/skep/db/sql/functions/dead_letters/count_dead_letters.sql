@@ -1,6 +1,5 @@
 -- count_dead_letters: count the dead letters that match a filter, up to a bound.
 -- Returns the number, or p_bound + 1 if there are more.
--- Locks   none.
 -- Why     A page of a listing must not cost in proportion to what it does not show.
 create function skep.count_dead_letters(
   p_queue text, p_group text, p_partition text, p_from timestamptz, p_to timestamptz,

@@ -1,6 +1,5 @@
 -- describe_letter: one dead letter, or the record of one that was redriven.
 -- Returns a redriven letter has redriven_at and its new address instead of the envelope.
--- Locks   none.
 -- Why     For a letter that is gone, the answer says where its message went.
 create function skep.describe_letter(p_id bigint)
 returns table (

@@ -1,7 +1,6 @@
 -- letters_of_message: the dead letters of a message, newest failure first.
 -- Takes   p_group: null for all.
 -- Returns by failed_at, newest first.
--- Locks   none.
 -- Why     A message has one letter for each group that gave up on it.
 create function skep.letters_of_message(p_partition_id bigint, p_offset bigint, p_group text)
 returns table (id bigint, group_name text)

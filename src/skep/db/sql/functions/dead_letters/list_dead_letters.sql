@@ -1,7 +1,6 @@
 -- list_dead_letters: a page of the dead letters that match a filter, newest failure first.
 -- Takes   the filter of matching_letters.
 -- Returns per letter, with the address of its message and the names around it.
--- Locks   none.
 -- Why     Names are looked up for the page only. A custom plan, because each part of the filter has
 --         its own index. A partition that was removed since has no name.
 create function skep.list_dead_letters(

@@ -1,7 +1,6 @@
 -- list_redrives: redrives and their progress, newest first.
 -- Takes   p_id: only this one, or null.
 -- Returns rows of skep.redrive.
--- Locks   none.
 -- Why     One function for one and for many keeps their columns the same.
 create function skep.list_redrives(p_id uuid, p_limit integer, p_offset bigint)
 returns setof skep.redrive

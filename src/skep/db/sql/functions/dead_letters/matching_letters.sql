@@ -2,7 +2,6 @@
 -- Takes   p_from, p_to: when the group gave up; p_error: part of the error text. Null matches
 --         everything.
 -- Returns rows of skep.dead_letter, unordered.
--- Locks   none.
 -- Why     The one definition of the filter, so that listing, counting, deleting and redriving
 --         agree. A single stable select: the planner inlines it and drops conditions that are null,
 --         so callers force a custom plan.

@@ -1,7 +1,6 @@
 -- summarize_letters: what the newest dead letters have in common.
 -- Takes   p_letters: how many to look at. p_errors: how many distinct errors to return.
 -- Returns most frequent first; partitions: how many all these letters come from.
--- Locks   none.
 -- Why     When letters pile up, the first question is whether they share a cause.
 create function skep.summarize_letters(p_letters integer, p_errors integer)
 returns table (error text, count bigint, partitions bigint)

@@ -1,6 +1,5 @@
 -- read_maintenance: the maintenance modes that are on.
 -- Returns one row.
--- Locks   none.
 -- Why     Every process asks once a second and remembers the answer for all requests in between.
 create function skep.read_maintenance()
 returns table (is_push_on boolean, is_pop_on boolean)

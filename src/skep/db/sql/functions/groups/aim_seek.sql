@@ -3,7 +3,6 @@
 --         message at p_offset); subscription (where the group would start if it subscribed again).
 -- Returns per cursor: acked (now), target (acked after the seek), skipped (unread messages it would
 --         pass), replayed (finished messages it would deliver again).
--- Locks   none.
 -- Why     Preview and seek share these rules. A target outside the partition becomes its nearest
 --         end. For the laterals see push_segments.
 create function skep.aim_seek(

@@ -1,7 +1,6 @@
 -- assert_group: return a consumer group, or refuse.
 -- Returns the row of the group.
 -- Raises  SK404 if it does not exist.
--- Locks   none.
 -- Why     Brokers remember group ids, and must learn that the group was deleted.
 create function skep.assert_group(p_group_id integer) returns skep.consumer_group
 language plpgsql stable as $$

@@ -1,7 +1,6 @@
 -- counts_as_reader: whether a consumer group counts among the readers of its queue.
 -- Returns true for every named group; for the default group once a consumer has polled without a
 --         group, or while the queue has no other.
--- Locks   none.
 -- Why     The default group exists on every queue. Where only named groups consume, it would lag
 --         behind for ever, and a queue with a limit would be full for good.
 create function skep.counts_as_reader(p_group skep.consumer_group) returns boolean

@@ -2,7 +2,6 @@
 -- Takes   p_limit, p_offset: counted over the partitions of all groups.
 -- Returns by group, then partition name; acked (at least tail - 1), lag_s (age of the first unread
 --         message), lease_id (null unless leased now), failing (messages recorded as failed).
--- Locks   none.
 -- Why     A page costs what it shows, plus one index step per partition before it. For the laterals
 --         see push_segments.
 create function skep.describe_partitions(p_group_id integer[], p_limit integer, p_offset integer)

@@ -1,6 +1,5 @@
 -- find_group: find a queue and a consumer group by name.
 -- Returns group_id is null if the queue has no such group. No row: no such queue.
--- Locks   none.
 -- Why     Operators name things that may not exist, and are told which of the two is missing.
 --         Unlike provision_group it creates nothing.
 create function skep.find_group(p_queue text, p_group text)

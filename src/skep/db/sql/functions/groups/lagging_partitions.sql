@@ -4,7 +4,6 @@
 -- Returns total (partitions found), is_partial (some group has more active partitions than were
 --         looked at), and per partition; lease_id is null unless leased now. An empty page is one
 --         row with only total and is_partial.
--- Locks   none.
 -- Why     The index of partitions that are not idle is searched from both ends: unpolled partitions
 --         have been ready longest, and partitions blocked by a consumer or a poison message are
 --         leased or backing off. The oldest segment is looked up as in measure_backlog.

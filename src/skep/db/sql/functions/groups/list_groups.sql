@@ -2,7 +2,6 @@
 -- Takes   p_group, p_queue: null for any; without p_group only readers count (counts_as_reader).
 -- Returns total, and the page by group and queue name; subscribed_from (mode new: when it
 --         subscribed). An empty page is one row with only the total.
--- Locks   none.
 -- Why     Reads groups and queues, never partitions; measure_backlog measures a page.
 create function skep.list_groups(p_group text, p_queue text, p_limit integer, p_offset integer)
 returns table (

@@ -3,7 +3,6 @@
 -- Returns per group that exists: lag_s: the age of the oldest unread message; ready_s: how long a
 --         partition has waited for a poll; is_held: some partition is leased; is_estimated:
 --         sampled, because there are more than p_exact_max partitions or too many are active.
--- Locks   none.
 -- Why     Only partitions that are not idle can hold unread messages, and an index lists them: the
 --         cost follows these, and sampling bounds it. Groups with few of them are counted first, so
 --         that a busy group never makes them inexact. The look-up of the oldest segment is written

@@ -1,7 +1,6 @@
 -- preview_seek: what a seek in all partitions of a queue would skip and replay.
 -- Takes   p_to, p_moment: as aim_seek. p_exact_max: up to so many partitions are counted.
 -- Returns one row, in messages.
--- Locks   none.
 -- Why     Above p_exact_max a sample answers, so that the preview never takes longer than the seek.
 create function skep.preview_seek(
   p_group_id integer, p_to text, p_moment timestamptz, p_exact_max integer)

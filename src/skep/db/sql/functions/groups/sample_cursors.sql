@@ -1,7 +1,6 @@
 -- sample_cursors: sample cursors of large groups.
 -- Takes   p_blocks: how many blocks of the table to read.
 -- Returns a sum over the sample times the weight estimates the sum over all partitions.
--- Locks   none.
 -- Why     Blocks at equal distances include partitions of any age, give the same answer twice, and
 --         cost the same for a thousand partitions and a million. A ctid range is read directly; no
 --         index leads to every n-th partition.

@@ -1,7 +1,6 @@
 -- spread_cursors: sample cursors of groups evenly over the partitions of their queues.
 -- Takes   p_partitions: roughly how many partitions per queue.
 -- Returns as sample_cursors.
--- Locks   none.
 -- Why     Partitions at equal distances in name order represent every queue, even one that blocks
 --         of the table would miss. The price is a walk through the names.
 create function skep.spread_cursors(p_group_id integer[], p_partitions integer)

@@ -3,7 +3,6 @@
 --         same.
 -- Returns done; retrying (it failed and waits for its next delivery); leased (under a live lease,
 --         unanswered); else waiting.
--- Locks   none.
 -- Why     The one definition: message_standing makes the state of a message of these, and
 --         message_deliveries lists them. One expression, which PostgreSQL inlines.
 create function skep.delivery_state(

@@ -3,7 +3,6 @@
 --         failures of its newest dead letter, the options of its queue that apply to it, and
 --         groups: a JSON array of name, consumed and leaseExpiresAt per group, by
 --         message_deliveries.
--- Locks   none.
 -- Why     The envelope comes from the log or, after retention, from a dead letter.
 create function skep.describe_message(p_partition_id bigint, p_offset bigint)
 returns table (

@@ -1,7 +1,6 @@
 -- find_message: find the newest message of a partition with a transaction id.
 -- Takes   p_key: of the transaction id.
 -- Returns its offset or null; if the log does not hold it, that of a dead letter.
--- Locks   none.
 -- Why     There is no index by transaction id. The walk goes backwards, because recent messages are
 --         asked for most, and is bounded: a partition may keep millions.
 create function skep.find_message(

@@ -4,7 +4,6 @@
 -- Returns at least one row. matched: the number of matches, skipped ones included. Unless the page
 --         is empty: item (the segment's number, 1-based), head (the envelope without its data) and
 --         the standing as message_standing.
--- Locks   none.
 -- Why     The standing decides the page, and only then are bodies read, each once. Only the head of
 --         an envelope is decoded: its data may be large or hold an escaped NUL. The clock is read
 --         first: a volatile argument would keep message_standing from being inlined, twenty times

@@ -3,7 +3,6 @@
 -- Returns per group that counts (counts_as_reader), by name: state as delivery_state; deliveries:
 --         null when it is done; ahead: messages the group must finish first; until: the end of the
 --         lease or back-off. No row for an offset that never held a message.
--- Locks   none.
 -- Why     Deliveries are counted for unfinished messages and forgotten with their acknowledgement:
 --         the log keeps positions, not a history.
 create function skep.message_deliveries(

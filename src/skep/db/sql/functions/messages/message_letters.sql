@@ -3,7 +3,6 @@
 -- Returns oldest failure first: group_name (null if the group is gone); redriven_at and the address
 --         of the new message, null while it is a dead letter. is_origin: this message is the
 --         redriven one, and the address is that of its original.
--- Locks   none.
 -- Why     Redrives are indexed by time only; an index by address would cost each of them.
 create function skep.message_letters(
   p_partition_id bigint, p_offset bigint, p_searched integer)

@@ -2,7 +2,6 @@
 -- Returns per offset: status (pending, processing, completed or dead_letter), queue_status (the
 --         same for the default group alone, null where it does not count), consumed_by and
 --         total_groups (named groups), lease_until (of the lease that ends last).
--- Locks   none.
 -- Why     The one definition of the state of a message. A dead letter of any group decides.
 --         Otherwise a message is completed when every group that counts (counts_as_reader) is done
 --         with it (delivery_state), processing while one of them leases it, else pending.

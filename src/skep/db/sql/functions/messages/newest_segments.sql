@@ -2,7 +2,6 @@
 -- Takes   p_limit, p_offset: messages.
 -- Returns segments in order. rank: how many messages of the queue are newer than the segment's
 --         newest.
--- Locks   none.
 -- Why     Newest means written by the latest transaction, which has an index. A segment holds at
 --         least one message, so no more segments are read than messages are skipped or shown.
 create function skep.newest_segments(p_queue_id integer, p_limit integer, p_offset integer)

@@ -1,7 +1,6 @@
 -- offset_before: the last offset of a partition that was pushed before a moment.
 -- Takes   p_after, p_to: search only (p_after, p_to]; null: everything kept.
 -- Returns the offset; p_after, or the offset before the first kept message, if all are younger.
--- Locks   none.
 -- Why     created_at never decreases along a partition, so a binary search works: there may be
 --         millions of messages on either side. The ends are tried first, because most partitions
 --         lie on one side. A segment that retention deletes meanwhile counts as old.

@@ -1,6 +1,5 @@
 -- read_envelope: one message as stored.
 -- Returns the text of the envelope; null if there is no such message or it was deleted.
--- Locks   none.
 -- Why     The payload is not decoded: json functions fail on some valid payloads.
 create function skep.read_envelope(p_partition_id bigint, p_offset bigint) returns text
 language sql stable as $$

@@ -4,7 +4,6 @@
 --         p_messages_max: when to stop.
 -- Returns every segment looked at. Those not is_wanted are returned as places to continue behind,
 --         and so is a queue without segments (xid 0).
--- Locks   none.
 -- Why     There is no index by time. Queues are walked youngest first, and each in the order of
 --         transactions, which is the order of time except for the length of a transaction, so the
 --         walk ends ten minutes before p_from. A call is bounded whatever the filter: an empty

@@ -1,7 +1,6 @@
 -- deferred_partitions: which of these partitions have deferred operations.
 -- Takes   p_type: push or ack_batch.
 -- Returns their ids.
--- Locks   none.
 -- Why     Asking is cheaper for a broker than sending the messages again.
 create function skep.deferred_partitions(p_partition_id bigint[], p_type text) returns setof bigint
 language sql stable as $$

@@ -1,7 +1,6 @@
 -- list_operations: deferred operations, newest first.
 -- Takes   p_status, p_queue: null for any. p_before: only smaller numbers, null to begin.
 -- Returns by descending number.
--- Locks   none.
 -- Why     Paged by number, which is unique and indexed with the status: every page costs the same.
 create function skep.list_operations(
   p_status text, p_queue text, p_before bigint, p_limit integer)

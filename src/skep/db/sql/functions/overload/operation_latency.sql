@@ -1,6 +1,5 @@
 -- operation_latency: how long deferred operations take from acceptance to completion.
 -- Returns seconds, over the last hundred completed within five minutes; nulls without any.
--- Locks   none.
 -- Why     Reads the same end of an index as operation_pace.
 create function skep.operation_latency()
 returns table (

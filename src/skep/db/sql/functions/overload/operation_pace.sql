@@ -1,6 +1,5 @@
 -- operation_pace: how fast deferred operations are carried out.
 -- Returns seconds per operation, over the last hundred completed within five minutes.
--- Locks   none.
 -- Why     All processes share the work, so only the database knows the overall rate.
 create function skep.operation_pace() returns double precision
 language sql stable as $$

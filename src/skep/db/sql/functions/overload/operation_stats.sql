@@ -1,7 +1,6 @@
 -- operation_stats: deferred operations by type and status.
 -- Returns one row per type and status that ever occurred, processing as a status of its own;
 --         oldest_at, newest_at: when the oldest and the newest waiting operation were accepted.
--- Locks   none.
 -- Why     Reads totals, the few operations being processed, and ends of indexes; never the backlog.
 create function skep.operation_stats()
 returns table (

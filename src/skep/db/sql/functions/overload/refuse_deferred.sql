@@ -1,6 +1,5 @@
 -- refuse_deferred: refuse a transaction whose partitions have deferred operations.
 -- Raises  SK409 with the message deferred and the 1-based position of the partition as detail.
--- Locks   none.
 -- Why     A transaction cannot wait in parts behind the operations of its partitions. No lock is
 --         needed: an operation is committed before its client hears of it, and later requests find
 --         it here.

@@ -1,6 +1,5 @@
 -- show_operation: one deferred operation, and how long it may still wait.
 -- Returns queue_position in its partition, waiting (operations in all) and pace_s if it waits.
--- Locks   none.
 -- Why     A position is counted in the partition's index; defer_operations bounds it.
 create function skep.show_operation(p_id uuid)
 returns table (

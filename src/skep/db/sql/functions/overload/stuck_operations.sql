@@ -2,7 +2,6 @@
 -- Takes   p_priority: the priorities there are. p_age_s: for how many seconds at least. p_limit: the
 --         maximum of rows.
 -- Returns the oldest operation of each such partition; due_at: since when it could be claimed.
--- Locks   none.
 -- Why     Nothing carries operations out, or a process that claimed one hangs and no other takes
 --         over. Everything behind it waits as well, so one row per partition says it all. The index
 --         of what is ready has them at its front, for each priority.

@@ -1,6 +1,5 @@
 -- age_s: whole seconds since a moment.
 -- Returns the seconds; 0 if p_moment is null or in the future.
--- Locks   none.
 -- Why     Lags are measured by the clock that stamped the messages, never by a broker's.
 create function skep.age_s(p_moment timestamptz, p_now timestamptz) returns bigint
 language sql immutable parallel safe as $$

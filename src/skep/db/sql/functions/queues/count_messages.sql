@@ -2,7 +2,6 @@
 -- Takes   p_partitions_max: partitions to count in all. p_sample: partitions to look at in queues
 --         that are not counted. p_is_sum: only the total over all queues is wanted.
 -- Returns per queue: partitions (always exact), the rest as partition_counts.
--- Locks   none.
 -- Why     A page of queues may stand for millions of partitions. Small queues are counted first, so
 --         that a large one never makes them inexact; for a total that will be inexact anyway,
 --         nothing is counted. Dead letters are counted in their own index, up to a bound.

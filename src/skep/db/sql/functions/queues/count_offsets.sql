@@ -1,6 +1,5 @@
 -- count_offsets: the number of offsets in a set of ranges.
 -- Returns the number.
--- Locks   none.
 -- Why     Separate because partition_backlog must stay one expression without a subquery.
 create function skep.count_offsets(p_ranges int8multirange) returns bigint
 language sql immutable parallel safe as $$

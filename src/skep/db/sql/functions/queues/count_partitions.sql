@@ -1,6 +1,5 @@
 -- count_partitions: count the partitions of a listing.
 -- Returns the number.
--- Locks   none.
 -- Why     Separate from list_partitions: paging by partition need not pay for it.
 create function skep.count_partitions(p_queue_id integer, p_search text) returns bigint
 language sql stable as $$

@@ -1,7 +1,6 @@
 -- describe_queue: one queue with its options and groups.
 -- Returns one row, none if there is no such queue: default_partition_id (null if it has no
 --         partition Default), and its groups as parallel arrays by name.
--- Locks   none.
 -- Why     One call for the whole page of a queue.
 create function skep.describe_queue(p_name text)
 returns table (

@@ -1,7 +1,6 @@
 -- find_queues: the queues that a reader names or matches.
 -- Takes   p_pattern: a regular expression for the whole name, or null.
 -- Returns each that exists, by name.
--- Locks   none.
 -- Why     Asked for every micro-batch, so that new queues appear; there are thousands at most.
 create function skep.find_queues(p_name text[], p_pattern text)
 returns table (id integer, name text)

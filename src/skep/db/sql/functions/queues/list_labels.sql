@@ -1,7 +1,6 @@
 -- list_labels: one page of the namespaces or tasks of queues.
 -- Takes   p_kind: namespace or task.
 -- Returns total and per label its queues. An empty page is one row with a null label.
--- Locks   none.
 -- Why     Namespace and task are only columns; the counts of a label are sums over its queues.
 create function skep.list_labels(p_kind text, p_limit integer, p_offset integer)
 returns table (total bigint, label text, queue_id integer[])

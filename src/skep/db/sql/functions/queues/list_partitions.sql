@@ -2,7 +2,6 @@
 -- Takes   p_queue_id: null for all queues. p_search: part of the name, case-insensitive, or null.
 --         p_after: begin behind this partition, or null.
 -- Returns by queue and name, as partition_counts; oldest_at: the time of the oldest message.
--- Locks   none.
 -- Why     The order is that of the name index, so a page costs what it shows (by p_after) or also
 --         what it skips (by offset). Only a search reads names it does not show.
 create function skep.list_partitions(

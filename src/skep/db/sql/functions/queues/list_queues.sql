@@ -2,7 +2,6 @@
 -- Takes   p_namespace, p_task: exact, or null. p_search: part of the name, case-insensitive, or
 --         null. p_sort: newest, oldest or name.
 -- Returns total (matches, on every row) and the page. An empty page is one row with a null id.
--- Locks   none.
 -- Why     The total is needed even if the page is empty.
 create function skep.list_queues(
   p_namespace text, p_task text, p_search text, p_sort text, p_limit integer, p_offset integer)

@@ -1,6 +1,5 @@
 -- namespaces_of_queues: the namespaces of queues.
 -- Returns those that exist; a namespace may be empty.
--- Locks   none.
 -- Why     Access may be granted by namespace while requests name queues. Asked again every few
 --         seconds, because a queue can move to another namespace.
 create function skep.namespaces_of_queues(p_queue text[])

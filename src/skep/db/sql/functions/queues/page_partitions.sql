@@ -1,7 +1,6 @@
 -- page_partitions: the next partitions of a queue, for work in small steps.
 -- Takes   p_from: the first name, '' to begin.
 -- Returns one row: the ids, ascending, and next_name: where the next page begins, null at the end.
--- Locks   none.
 -- Why     A change to a hundred thousand partitions must not hold all their locks at once. Paged by
 --         name, the only index by queue; ids ascend, as their cursors must be locked.
 create function skep.page_partitions(p_queue_id integer, p_from text, p_limit integer)

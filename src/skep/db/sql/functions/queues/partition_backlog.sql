@@ -1,7 +1,6 @@
 -- partition_backlog: the messages of a partition that a group has yet to finish.
 -- Takes   a p_head smaller than the partition's counts up to there.
 -- Returns the number, leased messages included.
--- Locks   none.
 -- Why     Offsets are dense, so a backlog is a difference. Messages above the cursor that need no
 --         delivery are subtracted; if retention passed the cursor, the tail counts. One expression
 --         without a subquery, which PostgreSQL inlines: listings ask for ten thousand partitions.

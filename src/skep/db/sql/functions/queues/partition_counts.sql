@@ -3,7 +3,6 @@
 --         deleted), pending (not finished by every group, leased or not), processing (leased now by
 --         some group, unanswered), failed (to be delivered again), acked (the offset behind
 --         pending).
--- Locks   none.
 -- Why     The slowest group decides, of those that count as counts_as_reader says: the default
 --         group, if it was never polled, is last in the order and so decides only where it is
 --         alone. A message that several groups lease is counted once.

@@ -1,6 +1,5 @@
 -- queue_backlog: messages of a queue that wait for its slowest group, up to a bound.
 -- Returns the number, at most p_at_most; leased messages count. Without groups: the messages kept.
--- Locks   none.
 -- Why     Only partitions with something to read are visited, through the partial index of cursors,
 --         until the bound is reached. Many partitions that only look ready (of a new group) can
 --         make the number too small, never the walk too long. Groups count as in counts_as_reader.

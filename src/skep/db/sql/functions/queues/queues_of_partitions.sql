@@ -1,6 +1,5 @@
 -- queues_of_partitions: the queues that partitions belong to.
 -- Returns those that exist.
--- Locks   none.
 -- Why     A caller with access to some queues names a message by its partition. Brokers cache the
 --         answer: a partition never changes its queue.
 create function skep.queues_of_partitions(p_partition_id bigint[])

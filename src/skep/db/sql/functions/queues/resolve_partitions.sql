@@ -1,6 +1,5 @@
 -- resolve_partitions: the ids of existing partitions by name.
 -- Returns no row for an unknown name.
--- Locks   none.
 -- Why     An operator's typo must not create a partition, as provision_partitions would.
 create function skep.resolve_partitions(p_queue_id integer, p_partition text[])
 returns table (partition_name text, partition_id bigint)

@@ -1,7 +1,6 @@
 -- show_queue: the options of a queue.
 -- Returns one row as configure_queue, none if there is no such queue; default_partition_id is null
 --         if it has no partition Default.
--- Locks   none.
 -- Why     Reading the configuration must not create the queue.
 create function skep.show_queue(p_name text)
 returns table (queue json, default_partition_id bigint)

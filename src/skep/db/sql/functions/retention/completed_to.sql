@@ -1,6 +1,5 @@
 -- completed_to: the last offset of a partition that every group of its queue has finished.
 -- Returns the offset; 0 if a group has no cursor in the partition or the queue has no reader.
--- Locks   none.
 -- Why     A queue without readers has completed nothing: the first group may be about to subscribe.
 --         The default group counts from its first poll on. Messages done above the cursor do not
 --         count, which keeps a little too much.

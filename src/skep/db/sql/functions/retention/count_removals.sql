@@ -1,7 +1,6 @@
 -- count_removals: messages removed by retention, by time.
 -- Takes   p_queue: null for all. p_to is exclusive.
 -- Returns per bucket, oldest first: its start, messages by kind, events (runs by queue and kind).
--- Locks   none.
 -- Why     A chart has a fixed number of points, however long the history.
 create function skep.count_removals(
   p_queue text, p_from timestamptz, p_to timestamptz, p_bucket_s integer)

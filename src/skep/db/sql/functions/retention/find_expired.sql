@@ -4,7 +4,6 @@
 --         walk.
 -- Returns one row: per partition, in ascending id, its newest expired segment; reached: the last
 --         transaction walked; is_done: nothing old beyond.
--- Locks   none.
 -- Why     Retention must cost what it deletes, however many partitions there are. Transaction order
 --         is nearly the order of time, so the walk ends soon after the first young segment. Only
 --         nearly: a push gets its transaction id with its first partition and may wait for the

@@ -1,6 +1,5 @@
 -- list_holds: holds on all queues, by queue and name.
 -- Returns by queue and name; is_active: it still counts.
--- Locks   none.
 -- Why     The first place to look when the disk fills. Readers are few, so the count is cheap.
 create function skep.list_holds(p_limit integer, p_offset integer)
 returns table (

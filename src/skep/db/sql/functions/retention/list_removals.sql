@@ -1,7 +1,6 @@
 -- list_removals: the history of retention, newest first.
 -- Takes   p_queue, p_kind: null for all. p_before: only lower ids.
 -- Returns newest first; queue is null if it is gone.
--- Locks   none.
 -- Why     Paged by id, so that a long history is read from where the last page ended.
 create function skep.list_removals(p_queue text, p_kind text, p_before bigint, p_limit integer)
 returns table (

@@ -1,6 +1,5 @@
 -- retention_work: queues that need retention or eviction.
 -- Returns by queue; kind: retention, completed or eviction.
--- Locks   none.
 -- Why     Reads queues, which are few, and no partition.
 create function skep.retention_work() returns table (queue_id integer, kind text)
 language sql stable as $$

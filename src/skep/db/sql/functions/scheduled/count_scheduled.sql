@@ -1,7 +1,6 @@
 -- count_scheduled: count scheduled messages, up to a bound.
 -- Takes   p_queue, p_partition: null for any.
 -- Returns the number, at most p_at_most.
--- Locks   none.
 -- Why     The bound keeps a listing fast.
 create function skep.count_scheduled(p_queue text, p_partition text, p_at_most integer)
 returns integer

@@ -1,7 +1,6 @@
 -- list_scheduled: a page of scheduled messages.
 -- Takes   p_id: only this one; p_queue, p_partition; null for any. p_after: the last id seen.
 -- Returns by id, the order of scheduling; envelope is null unless p_id is given.
--- Locks   none.
 -- Why     Id order is stable while paging. One function keeps the columns of both uses the same.
 create function skep.list_scheduled(
   p_id bigint, p_queue text, p_partition text, p_after bigint, p_limit integer)

@@ -3,7 +3,6 @@
 --         0 and null at first. At least one message is returned, whatever the limits.
 -- Returns per message, by commit number, then as staged: snapshot (what this call sees). Without
 --         messages one row with only snapshot and read_at.
--- Locks   none.
 -- Why     A late commit may have a number below the floor. p_seen tells which transactions that can
 --         be: those running then, or started later; their few rows are looked up by transaction id.
 --         So no late commit is skipped, and an open transaction costs one look-up and delays no

@@ -3,7 +3,6 @@
 --         scalars; deliver_at: not before; ttl_s: seconds until it expires.
 -- Returns the transaction id of the message.
 -- Raises  as stage_messages.
--- Locks   none.
 -- Why     See stage_messages. PostgreSQL picks the text variant for an untyped literal.
 create function skep.stage(
   queue text, partition text, payload text, transaction_id text default null,

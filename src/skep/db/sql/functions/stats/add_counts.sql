@@ -1,7 +1,6 @@
 -- add_counts: add two histograms.
 -- Takes   either may be shorter or null.
 -- Returns their sum, as long as the longer one; empty if both are null.
--- Locks   none.
 -- Why     Histograms add up, unlike averages; PostgreSQL cannot add arrays.
 create function skep.add_counts(p_left bigint[], p_right bigint[]) returns bigint[]
 language sql immutable as $$

@@ -1,7 +1,6 @@
 -- busiest_queues: the queues to show in a chart over all of them.
 -- Takes   as queue_activity.
 -- Returns most messages pushed, delivered and acknowledged first.
--- Locks   none.
 -- Why     A chart has room for a few of thousands of queues.
 create function skep.busiest_queues(
   p_from timestamptz, p_to timestamptz, p_is_hourly boolean, p_limit integer)

@@ -1,7 +1,6 @@
 -- chart_groups: lag of consumer groups over time.
 -- Takes   p_to is exclusive. p_queue, p_group: null for all. p_limit: rows.
 -- Returns newest first: the start of a bucket and its maxima, in messages and seconds.
--- Locks   none.
 -- Why     In a chart of lag the worst value of a bucket matters.
 create function skep.chart_groups(
   p_from timestamptz, p_to timestamptz, p_bucket_s integer, p_queue text, p_group text,

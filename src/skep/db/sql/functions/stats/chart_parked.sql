@@ -1,7 +1,6 @@
 -- chart_parked: waiting polls over time, by queue and worker.
 -- Takes   p_to is exclusive. p_queue: null for all. p_limit: rows.
 -- Returns newest first: the start of a bucket and its maximum.
--- Locks   none.
 -- Why     Shows whether consumers are spread over the workers.
 create function skep.chart_parked(
   p_from timestamptz, p_to timestamptz, p_bucket_s integer, p_queue text, p_limit integer)

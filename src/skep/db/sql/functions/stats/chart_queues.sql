@@ -3,7 +3,6 @@
 --         include the histogram of lags, by queue.
 -- Returns per bucket and queue with activity, oldest first: bucket (its start), queue_id (null for
 --         the sum), and the columns of queue_minute, summed.
--- Locks   none.
 -- Why     Histograms are added separately and on request: they cost more than all the rest.
 create function skep.chart_queues(
   p_from timestamptz, p_to timestamptz, p_is_hourly boolean, p_bucket_s integer,

@@ -1,7 +1,6 @@
 -- measure_ingest: roughly how many messages per second were pushed lately.
 -- Takes   p_seconds: how far to look back. p_partitions, p_segments: how many to look at.
 -- Returns messages per second over all queues.
--- Locks   none.
 -- Why     Pushes are not counted; the newest segments suffice for an overview. A partition with
 --         more segments than were read is extrapolated in time, and the sample to all partitions.
 create function skep.measure_ingest(p_seconds integer, p_partitions integer, p_segments integer)

@@ -2,7 +2,6 @@
 -- Takes   p_partitions: roughly how many partitions to look at.
 -- Returns one row: the age of the first unread message (time_*, in seconds) and the number of
 --         unread messages (offset_*). All 0 if nothing is unread.
--- Locks   none.
 -- Why     A sample is good enough for an overview.
 create function skep.measure_lag(p_partitions integer)
 returns table (

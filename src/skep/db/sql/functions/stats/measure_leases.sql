@@ -1,7 +1,6 @@
 -- measure_leases: what is leased now.
 -- Takes   p_limit: partitions to look at.
 -- Returns one row; messages: leased and unfinished.
--- Locks   none.
 -- Why     The index of leases lists the partitions that have one. An expired lease counts until its
 --         partition is claimed again.
 create function skep.measure_leases(p_limit integer)

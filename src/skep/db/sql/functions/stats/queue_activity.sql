@@ -1,7 +1,6 @@
 -- queue_activity: activity of queues between two moments, by minute or hour.
 -- Takes   p_to is exclusive. p_is_hourly: by hour where rolled up, by minute since.
 -- Returns rows of queue_minute.
--- Locks   none.
 -- Why     All charts read from here, so they agree on which rows count. One lower bound for
 --         minutes, not two, or only half of it would serve the index search.
 create function skep.queue_activity(p_from timestamptz, p_to timestamptz, p_is_hourly boolean)

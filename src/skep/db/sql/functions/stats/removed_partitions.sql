@@ -1,7 +1,6 @@
 -- removed_partitions: partitions removed from queues, by time.
 -- Takes   p_to is exclusive.
 -- Returns per bucket and queue with a removal; bucket is its start.
--- Locks   none.
 -- Why     The leader removes idle partitions and counts them in the history of retention.
 create function skep.removed_partitions(
   p_from timestamptz, p_to timestamptz, p_bucket_s integer, p_queue_id integer[])

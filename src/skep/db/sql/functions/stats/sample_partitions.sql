@@ -1,7 +1,6 @@
 -- sample_partitions: choose partitions that represent large queues.
 -- Takes   p_partitions: roughly how many in all.
 -- Returns partition ids, of each queue in proportion to its size.
--- Locks   none.
 -- Why     Random pages cost the same however large the table, and need no index. The sample is
 --         repeatable, so numbers change only because messages do. A queue with a small share is
 --         represented by its first partitions.

@@ -2,7 +2,6 @@
 -- Takes   p_letters: dead letters counted per queue.
 -- Returns one JSON object: totals (by counter, since installation), minute (age_s, and queues:
 --         activity of the last full minute, busiest first), dead_letters (by queue).
--- Locks   none.
 -- Why     One bounded call per scrape.
 create function skep.scrape_metrics(p_queues integer, p_letters integer) returns text
 language sql stable as $$

@@ -1,7 +1,6 @@
 -- unrolled_samples: the samples of the oldest past hour that is not rolled up.
 -- Takes   p_settle_s: as roll_up_queues.
 -- Returns by worker.
--- Locks   none.
 -- Why     Only the broker can merge samples; see record_worker_hour.
 create function skep.unrolled_samples(p_settle_s integer)
 returns table (hour timestamptz, worker_id integer, sample text)

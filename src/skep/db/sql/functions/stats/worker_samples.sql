@@ -1,7 +1,6 @@
 -- worker_samples: what workers did between two moments.
 -- Takes   p_from, p_to, p_is_hourly: as queue_activity. p_hostname, p_number: null for all.
 -- Returns oldest first.
--- Locks   none.
 -- Why     The broker merges samples: it knows their content, and a day has some thousand.
 create function skep.worker_samples(
   p_from timestamptz, p_to timestamptz, p_is_hourly boolean, p_hostname text, p_number integer,

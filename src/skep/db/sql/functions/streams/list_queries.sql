@@ -1,7 +1,6 @@
 -- list_queries: queries of streams and the size of their state.
 -- Takes   p_name: null for all.
 -- Returns by name; total is that of all pages.
--- Locks   none.
 -- Why     Sizes are kept with each shard, so no state rows are read.
 create function skep.list_queries(p_name text, p_limit integer, p_offset integer)
 returns table (

@@ -1,6 +1,5 @@
 -- find_traced_message: find the message of a trace by the key of its transaction id.
 -- Returns the offset or null.
--- Locks   none.
 -- Why     Most traces come from a consumer that holds the message, so leased ranges are searched
 --         first; then the newest segments; then around other cursors, for messages just
 --         acknowledged. All searches are bounded, because a partition may keep millions; other

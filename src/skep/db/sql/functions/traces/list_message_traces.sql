@@ -1,7 +1,6 @@
 -- list_message_traces: traces of one message, oldest first.
 -- Takes   p_transaction_id, or p_message_offset with the other null.
 -- Returns by id.
--- Locks   none.
 -- Why     Found by the transaction id stored with the trace, so it works after retention. For an
 --         offset the transaction id comes from the log.
 create function skep.list_message_traces(

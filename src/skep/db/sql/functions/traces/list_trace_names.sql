@@ -1,6 +1,5 @@
 -- list_trace_names: names of traces, last seen first.
 -- Returns total is that of all names. A page beyond the end is one row with no name.
--- Locks   none.
 -- Why     Applications derive names from order numbers, so there may be millions: beyond 100,000
 --         the total comes from the last analyze.
 create function skep.list_trace_names(p_limit integer, p_skip bigint)

@@ -2,7 +2,6 @@
 -- Returns by id; total is that of the name. queue_name, partition_name and envelope are null if the
 --         queue or message is gone. A page beyond the end is one row with the total and no id; an
 --         unknown name is no row.
--- Locks   none.
 -- Why     The page is cut in the name's index before anything else is read. A message shared by
 --         several traces is read once.
 create function skep.list_traces_by_name(p_name text, p_limit integer, p_skip bigint)

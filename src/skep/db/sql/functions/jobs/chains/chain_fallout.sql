@@ -2,7 +2,6 @@
 -- Takes   p_chain_id: chains that fail or are cancelled. p_all: also dependants that would
 --         otherwise keep waiting.
 -- Returns the ids of these chains and of all open ones that fall with them.
--- Locks   none.
 -- Why     Chains are locked in ascending id, so the whole set must be known first. Once the first
 --         ones are locked, no job can start to wait for them; a caller that finds more later locks
 --         those late, and a deadlock would end as a repeated call.

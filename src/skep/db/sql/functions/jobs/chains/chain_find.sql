@@ -1,7 +1,6 @@
 -- chain_find: find the next chains that match a filter, newest first.
 -- Takes   as chain_where; p_limit.
 -- Returns ids, descending.
--- Locks   none.
 -- Why     Bulk changes run in batches, each its own transaction; the last id is where the next
 --         begins. Newest first, so that chains started meanwhile are not met, and chains go before
 --         their blockers.

@@ -3,7 +3,6 @@
 -- Returns rows by id, which is creation order: the chain, the type, id and state of its last job,
 --         the output of completed chains, how many chains that the last job waits for failed, and
 --         the last error.
--- Locks   none.
 -- Why     The id is the whole cursor: no page repeats or skips a row. Each filter has an index in
 --         this order; completed chains use the primary key.
 create function skep.chain_list(

@@ -1,6 +1,5 @@
 -- chain_outcome: how chains ended, if they have.
 -- Returns per chain that exists: chain_id, state, type, output (JSON, if completed), error.
--- Locks   none.
 -- Why     A client that awaits many chains asks for all of them at once.
 create function skep.chain_outcome(p_chain_id uuid[])
 returns table (chain_id uuid, state text, type text, output text, error text)

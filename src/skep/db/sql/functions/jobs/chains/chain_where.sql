@@ -3,7 +3,6 @@
 --         p_ids: null for any; p_created_from, p_created_to: null for no bound; p_descending;
 --         p_after: the last id of the previous page, null to begin.
 -- Returns SQL, never empty.
--- Locks   none.
 -- Why     One filter for listing, counting and changing: what is changed is what was shown. Values
 --         are constants, not parameters: only then can the planner use partial indexes and
 --         statistics.

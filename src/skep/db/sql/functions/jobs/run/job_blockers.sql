@@ -1,7 +1,6 @@
 -- job_blockers: the outcomes of a job's blockers.
 -- Returns a JSON array, as text, of {chain, type, state, output, onFailure, trace} in the order given; null if
 --         there are none.
--- Locks   none.
 -- Why     Outputs are embedded as stored, unparsed; a chain's output is that of its last job.
 create function skep.job_blockers(p_job_id uuid) returns text
 language sql stable as $$

@@ -1,7 +1,6 @@
 -- job_fronts: the first waiting job of each type and priority.
 -- Takes   p_type_id: types. p_after: only jobs due later count.
 -- Returns per (type, priority) that has one: type_id, priority, due_at.
--- Locks   none.
 -- Why     The index is ordered by type, priority and due time: the next priority is one look-up
 --         away, however many jobs lie between.
 create function skep.job_fronts(p_type_id integer[], p_after timestamptz)

@@ -1,7 +1,6 @@
 -- job_plan_rows: the planner's estimate of the open jobs of a type that meet a condition.
 -- Takes   p_type_id; p_condition: SQL for a table alias o.
 -- Returns at least 1.
--- Locks   none.
 -- Why     See job_estimate. Volatile, because PostgreSQL allows EXPLAIN only in volatile functions.
 create function skep.job_plan_rows(p_type_id integer, p_condition text) returns bigint
 language plpgsql as $$

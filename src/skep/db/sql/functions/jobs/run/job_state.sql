@@ -1,7 +1,6 @@
 -- job_state: the state of a job, as shown.
 -- Takes   p_state (of skep.job), p_open_blockers, p_worker_id, p_due_at (of skep.open_job), p_now.
 -- Returns blocked, running, scheduled or ready for an open job; otherwise its final state.
--- Locks   none.
 -- Why     The states of an open job are not stored: each would cost one more write per step.
 create function skep.job_state(
   p_state text, p_open_blockers integer, p_worker_id uuid, p_due_at timestamptz,

@@ -2,7 +2,6 @@
 -- Takes   p_type_id: types. p_now.
 -- Returns the earliest moment at which a type with ready jobs and no token gets one; null if there
 --         is none.
--- Locks   none.
 -- Why     A worker without jobs sleeps until something changes. Tokens come with time alone, which
 --         wakes no worker.
 create function skep.job_tokens_at(p_type_id integer[], p_now timestamptz) returns timestamptz

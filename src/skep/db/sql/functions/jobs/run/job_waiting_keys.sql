@@ -1,7 +1,6 @@
 -- job_waiting_keys: the limit keys of waiting jobs of a type.
 -- Takes   p_type_id; p_from: the first key; p_limit.
 -- Returns each key once, ascending.
--- Locks   none.
 -- Why     The next key is one look-up away, however many jobs share a key.
 create function skep.job_waiting_keys(p_type_id integer, p_from text, p_limit integer)
 returns table (key text)

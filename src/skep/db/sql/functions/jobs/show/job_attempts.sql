@@ -2,7 +2,6 @@
 -- Takes   p_job_id; p_after: the last attempt of the previous page, 0 to begin; p_limit.
 -- Returns by attempt: attempt, outcome (failed, lost, rescheduled, released, completed, continued,
 --         cancelled or running), worker_id, started_at, ended_at, error.
--- Locks   none.
 -- Why     The attempt that ended a job is stored in the job's own row, which saves every successful
 --         job a row.
 create function skep.job_attempts(p_job_id uuid, p_after integer, p_limit integer)

@@ -4,7 +4,6 @@
 --         if none is ready), is_exact; bound, the same in all rows: smaller numbers are exact.
 --         Where a number reaches it, is_exact is false and that number is an estimate
 --         (job_estimate).
--- Locks   none.
 -- Why     Counters would be written by every claim and completion. So a bounded part of each
 --         priority and state is counted in indexes, in the same time whatever waits (ADR 0039).
 create function skep.job_counts(p_budget integer)

@@ -3,7 +3,6 @@
 --         number that reached this was not counted to its end.
 -- Returns the four numbers; incomplete ones from the planner's statistics, which autovacuum renews,
 --         and never below what was counted.
--- Locks   none.
 -- Why     The order of magnitude is what people want, and it costs a plan, not a scan. The total of
 --         a type is known best: exact counts are subtracted, and the rest is shared as the planner
 --         would.

@@ -1,6 +1,5 @@
 -- job_failed_blockers: count the chains that a job waits for in vain.
 -- Returns how many of its blockers failed or were cancelled.
--- Locks   none.
 -- Why     What such a job waits for does not come by itself: lists must show it.
 create function skep.job_failed_blockers(p_job_id uuid) returns integer
 language sql stable as $$

@@ -1,7 +1,6 @@
 -- job_find: find the next jobs that match a filter, newest first.
 -- Takes   as job_scope; p_limit.
 -- Returns ids, descending.
--- Locks   none.
 -- Why     As chain_find.
 create function skep.job_find(
   p_type text, p_state text, p_chain_id uuid, p_ids uuid[], p_blocked_by uuid,

@@ -1,7 +1,6 @@
 -- job_last_error: the error of a job that did not complete, or of its last attempt that failed.
 -- Takes   p_job_id, p_state, p_error (of skep.job), p_attempt: its last attempt.
 -- Returns null if there is none, or the job completed.
--- Locks   none.
 -- Why     What is tried again shows why. A job that reschedules itself may have very many attempts:
 --         the last hundred are looked at.
 create function skep.job_last_error(

@@ -3,7 +3,6 @@
 -- Returns rows by id, which is creation order. on_blocker_failure and failed_blockers (how many of
 --         its blockers failed or were cancelled) are about open jobs that have blockers. last_error as
 --         job_last_error.
--- Locks   none.
 -- Why     As chain_list.
 create function skep.job_list(
   p_type text, p_state text, p_chain_id uuid, p_ids uuid[], p_blocked_by uuid,

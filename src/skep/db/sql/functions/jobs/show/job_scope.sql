@@ -5,7 +5,6 @@
 --         null to begin.
 -- Returns one row of SQL: source (aliases j = skep.job, o = skep.open_job), key (the column in id
 --         order), condition.
--- Locks   none.
 -- Why     As chain_where. Open jobs are searched in open_job, failed and cancelled ones through
 --         their chains; completed ones are nearly all jobs.
 create function skep.job_scope(

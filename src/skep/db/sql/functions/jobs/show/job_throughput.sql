@@ -2,7 +2,6 @@
 -- Takes   p_span_s: how far to look back. p_chains_max: chains to look at.
 -- Returns per type, by name: type, ended, failed, run_s (mean duration of the final attempts, null
 --         if none ran), span_s: the time covered, shorter than p_span_s if there were more chains.
--- Locks   none.
 -- Why     Counts jobs of closed chains, which have an index by time; a bounded number of the newest
 --         gives the rate.
 create function skep.job_throughput(p_span_s double precision, p_chains_max integer)

@@ -3,7 +3,6 @@
 --         the last name of the previous page, null to begin; p_limit.
 -- Returns schedules by name, and now, by which due is decided. is_enabled: it runs, because it is
 --         declared so and not paused.
--- Locks   none.
 -- Why     The scheduler and listings read the same rows.
 create function skep.job_schedule_list(
   p_due boolean, p_name text, p_after text, p_limit integer)

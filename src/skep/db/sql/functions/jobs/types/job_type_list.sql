@@ -1,7 +1,6 @@
 -- job_type_list: one page of job types.
 -- Takes   p_after: the last name of the previous page, null to begin; p_limit.
 -- Returns by name: name, is_paused, and the limits (null: none).
--- Locks   none.
 -- Why     job_counts counts open jobs separately: it costs more.
 create function skep.job_type_list(p_after text, p_limit integer)
 returns table (

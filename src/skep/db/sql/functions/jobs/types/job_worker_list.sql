@@ -2,7 +2,6 @@
 -- Takes   p_after: the last id of the previous page, null to begin; p_limit.
 -- Returns in enrolment order: id, name, enrolled_at, expires_at, is_late (its lease expired; its
 --         jobs will be reaped), running (how many jobs).
--- Locks   none.
 -- Why     Running jobs are counted in an index that holds only those.
 create function skep.job_worker_list(p_after uuid, p_limit integer)
 returns table (

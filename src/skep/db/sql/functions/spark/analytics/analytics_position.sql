@@ -1,7 +1,6 @@
 -- analytics_position: where in the log to start reading the messages of some hours.
 -- Takes   p_since: the start of the first hour.
 -- Returns the newest position taken an hour or more before; null if there is none.
--- Locks   none.
 -- Why     What a snapshot saw was created before it was taken, so a reader that starts there misses
 --         nothing of later hours and need not read the whole log. The hour allows for clocks that
 --         are set back.

@@ -1,7 +1,6 @@
 -- analytics_progress: how far analytics have come.
 -- Returns one row: now; watermark: every hour before it was computed since analytics began, null
 --         before the first run; finished_at and messages of the last run.
--- Locks   none.
 -- Why     Runs for chosen hours leave gaps and do not count as progress.
 create function skep.analytics_progress()
 returns table (

@@ -1,7 +1,6 @@
 -- letter_cause: reduce an error text to its cause.
 -- Takes   p_error: of a dead letter.
 -- Returns its first line, at most 200 characters, with # for numbers and ids.
--- Locks   none.
 -- Why     "order 17 not found" and "order 18 not found" are the same cause; grouped by full text, a
 --         table would have as many rows as letters.
 create function skep.letter_cause(p_error text) returns text

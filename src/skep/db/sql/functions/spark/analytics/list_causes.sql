@@ -1,7 +1,6 @@
 -- list_causes: causes of dead letters by hour.
 -- Takes   as list_hot_keys; p_after: {queue, group, cause}.
 -- Returns rows of analytics_letter by (hour, queue, group_name, cause).
--- Locks   none.
 -- Why     As list_hot_keys.
 create function skep.list_causes(
   p_since timestamptz, p_upto timestamptz, p_queue text, p_after text[], p_limit integer)

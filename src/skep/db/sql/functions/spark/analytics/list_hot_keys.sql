@@ -2,7 +2,6 @@
 -- Takes   hours, p_upto exclusive. p_queue: null for all. p_after: {queue, kind, key}, the last row
 --         of the previous page in the hour p_since; null to begin.
 -- Returns rows of analytics_key by (hour, queue, kind, key).
--- Locks   none.
 -- Why     In primary key order, so that a page costs what it shows.
 create function skep.list_hot_keys(
   p_since timestamptz, p_upto timestamptz, p_queue text, p_after text[], p_limit integer)

@@ -1,7 +1,6 @@
 -- list_lags: lags of groups by hour.
 -- Takes   as list_hot_keys; p_after: {queue, group}.
 -- Returns rows of analytics_lag by (hour, queue, group_name).
--- Locks   none.
 -- Why     As list_hot_keys.
 create function skep.list_lags(
   p_since timestamptz, p_upto timestamptz, p_queue text, p_after text[], p_limit integer)

@@ -1,7 +1,6 @@
 -- list_queue_hours: volume and deliveries of queues by hour.
 -- Takes   as list_hot_keys; p_after: {queue}.
 -- Returns rows by (hour, queue) of two tables; null where one of them has no row.
--- Locks   none.
 -- Why     The first p_limit rows of both tables suffice for the page.
 create function skep.list_queue_hours(
   p_since timestamptz, p_upto timestamptz, p_queue text, p_after text[], p_limit integer)

@@ -1,7 +1,6 @@
 -- archive_bounds: up to where queues are archived.
 -- Returns per queue: queue_id; upto: messages of earlier transactions are in the lake (1 if there
 --         are none); is_foreign as archive_work.
--- Locks   none.
 -- Why     Where a reader of both tiers switches from one to the other.
 create function skep.archive_bounds(p_queue_id integer[])
 returns table (queue_id integer, upto bigint, is_foreign boolean)

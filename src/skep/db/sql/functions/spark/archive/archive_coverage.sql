@@ -3,7 +3,6 @@
 --         finished), is_foreign (as archive_work); gone_to: older messages were deleted without
 --         being archived; covered_from, covered_to: this time is archived, null while empty;
 --         live_from: the oldest message of the live log, null if empty.
--- Locks   none.
 -- Why     The archive's bound is a transaction. Adjacent transactions overlap in time, so the
 --         oldest message is searched among the first hundred segments, which also bounds the cost.
 create function skep.archive_coverage(p_limit integer, p_offset integer)

@@ -3,7 +3,6 @@
 -- Returns archived_at (null: never), is_wanted (archive_after_s is set), is_open (a run began and
 --         has not finished), is_foreign (the archive belongs to the server this database was
 --         restored from).
--- Locks   none.
 -- Why     What `skep archive` processes and shows.
 create function skep.archive_work(p_queue text[])
 returns table (

@@ -1,7 +1,6 @@
 -- list_pipelines: one page of pipelines, or a single one.
 -- Takes   p_name: null for all. p_limit, p_offset.
 -- Returns by name: all columns; silent_s: seconds since the last report; total.
--- Locks   none.
 -- Why     The database's clock is the only one that runners and readers share.
 create function skep.list_pipelines(p_name text, p_limit integer, p_offset integer)
 returns table (

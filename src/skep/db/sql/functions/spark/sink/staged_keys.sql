@@ -3,7 +3,6 @@
 --         to begin. p_limit: keys.
 -- Returns per staged segment, by partition, task and number; partition_id is null if it does not
 --         exist yet. Partitions come whole, as many as fit; those larger than p_limit are left out.
--- Locks   none.
 -- Why     Generated ids and queues without a window need no comparison. What is left out here is
 --         compared by drop_staged_duplicates.
 create function skep.staged_keys(

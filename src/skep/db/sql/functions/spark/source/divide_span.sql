@@ -4,7 +4,6 @@
 --         p_share: messages per share, null for a single one.
 -- Returns per share in address order; last: the address (xid, partition, first) of its last
 --         segment.
--- Locks   none.
 -- Why     Planning must depend neither on the number of partitions nor on the backlog, and a share
 --         must be small to describe: an address at either end. A micro-batch of n messages has at
 --         most n segments, and the index of each queue gives its first ones in order. The planner

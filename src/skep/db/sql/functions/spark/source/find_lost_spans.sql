@@ -4,7 +4,6 @@
 --         null. p_has_archive: the reader also reads the lake.
 -- Returns per queue with a loss: queue, upto (the newest transaction that lost a segment),
 --         created_to (when that was written), removed_at, is_archived.
--- Locks   none.
 -- Why     A position names transactions, not offsets, so the log itself shows no gap. The
 --         transaction p_through may be read in part; a loss there is reported. Only the newest
 --         removal is recorded: one that only hit a transaction which was open longer than later

@@ -1,7 +1,6 @@
 -- measure_readers: how far Spark readers are behind, by queue.
 -- Takes   p_name: null for all. p_limit.
 -- Returns messages and seconds behind; is_active: the log is still kept for it.
--- Locks   none.
 -- Why     Counts what the reader's hold does not see. A running micro-batch counts as unread, so
 --         the number is never too low.
 create function skep.measure_readers(p_name text, p_limit integer)

@@ -1,7 +1,6 @@
 -- read_span: the contents of a span, for a Spark task.
 -- Takes   the span as segments_in_span, of any number of queues.
 -- Returns per segment, unordered.
--- Locks   none.
 -- Model   Positions!Stage
 -- Why     Inlined like segments_in_span, so that rows stream as they are found. Outer joins: names
 --         that are not selected are not looked up.

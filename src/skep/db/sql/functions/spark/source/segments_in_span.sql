@@ -4,7 +4,6 @@
 --         null for no bound. p_since, p_until: created between, the second exclusive; null for no
 --         bound.
 -- Returns the segments, unordered.
--- Locks   none.
 -- Why     The one definition of a span, for planning and reading. Inlined, so that callers read by
 --         the index (queue_id, xid) and only the columns they name. One queue, because only then
 --         the index gives them in order.

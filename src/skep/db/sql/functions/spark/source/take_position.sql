@@ -2,7 +2,6 @@
 -- Takes   p_queue_id: the queues read.
 -- Returns one row. newest: the newest transaction with a segment in these queues, or null.
 --         taken_us: now, in microseconds since the epoch.
--- Locks   none.
 -- Model   Positions!Position
 -- Why     The snapshot is this statement's, so it sees exactly the segments that newest was chosen
 --         from. Readers cut it there: see skep.spark.source.positions.
