@@ -57,9 +57,7 @@ specs: $(INSTALLED) ## Check the TLA+ models and print what was found, with ever
 	$(BIN)/python -m tests.specs.support.models
 
 docs: $(INSTALLED) ## Write the reference pages that come from the code
-	mkdir -p docs/reference
-	$(BIN)/skep config --reference > docs/reference/settings.md
-	$(BIN)/skep openapi --reference > docs/reference/http.md
+	$(BIN)/python -m tools.generate_reference_pages
 	$(BIN)/python tools/generate_lock_reference.py
 
 pictures: $(INSTALLED) dashboard ## Take the pictures in docs anew, of brokers that really run

@@ -7,7 +7,7 @@ import pytest
 
 from skep.client import AsyncClient, Item
 from skep.client.aio.message import Message, Settlement
-from skep.server.api_document.contract import CONTRACT
+from tools.wire_contract import CONTRACT
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

@@ -5,10 +5,10 @@ import re
 import pytest
 
 from skep.app.parts.interface import describe_api
-from skep.cli.server.reference import render_http_page
-from skep.server.api_document.contract import CONTRACT, route_shape
 from tests.api.support.contract_calls import CALLS
 from tests.tidy.tree import ROOT, files
+from tools.generate_reference_pages import render_http_page
+from tools.wire_contract import CONTRACT, route_shape
 
 HTTP_PAGE = ROOT / "docs" / "reference" / "http.md"
 DEFECTS = {*range(1, 64)}

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from skep.cli.server.reference import render_settings_page
 from skep.settings.fields import FIELDS, description
 from tests.tidy.tree import ROOT, documents, short, sql_files
+from tools.generate_reference_pages import render_settings_page
 
 SETTINGS_PAGE = ROOT / "docs" / "reference" / "settings.md"
 TABLES_PAGE = ROOT / "docs" / "reference" / "tables.md"

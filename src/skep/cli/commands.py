@@ -21,9 +21,9 @@ from skep.cli.messages.push import push
 from skep.cli.messages.tail import tail
 from skep.cli.messages.transaction import transaction
 from skep.cli.server.bench import bench
+from skep.cli.server.config import config, openapi
 from skep.cli.server.database import PSQL_CONTEXT, dsn, psql
 from skep.cli.server.doctor import doctor
-from skep.cli.server.reference import config, openapi
 from skep.cli.server.serve import migrate, serve
 from skep.cli.shared.options import examples
 from skep.cli.spark.analytics import analytics_app, report

@@ -8,8 +8,8 @@ import jsonschema_rs
 import pytest
 
 from skep.app.parts.interface import describe_api
-from skep.server.api_document.contract import route_shape
 from tests.api.support.contract_calls import CALLS, REFUSED, fill, fill_path, set_stage
+from tools.wire_contract import route_shape
 
 
 @pytest.fixture(scope="module")

@@ -151,12 +151,6 @@ class TestOpenapi:
         assert document["openapi"].startswith("3.1")
         assert "/api/v1/push" in document["paths"]
 
-    def test_the_reference_is_a_page_in_markdown(self, skep):
-        page = skep("openapi", "--reference").stdout
-
-        assert page.startswith("# HTTP API\n")
-        assert "| `POST /api/v1/push` | Store messages |" in page
-
 
 class TestServe:
     def test_a_taken_port_is_noticed_before_anything_is_started(self, skep, tmp_path):

@@ -1,1 +1,1 @@
-"""The OpenAPI document: what Litestar cannot describe by itself, and Queen's contract."""
+"""The OpenAPI document: what Litestar cannot describe by itself."""

@@ -1,15 +1,12 @@
-"""`skep config` and `skep openapi`: the settings and the HTTP API, with their reference pages."""
+"""Write docs/reference/settings.md and http.md from the settings and the OpenAPI document."""
 
 from collections.abc import Iterable, Iterator
-from typing import Annotated, Any, Final
+from pathlib import Path
+from typing import Any
 
 import msgspec
-import typer
-from typer import Option
 
-from skep.cli.shared.exits import require_server_extra
-from skep.cli.shared.options import ConfigFile, effective_settings
-from skep.server.api_document.contract import CONTRACT, ContractRoute, route_shape
+from skep.app.parts.interface import describe_api
 from skep.settings.fields import FIELDS, accepted_values, description
 from skep.settings.layers import PRESETS
 from skep.settings.queen import (
@@ -21,8 +18,11 @@ from skep.settings.queen import (
     SINGLE_VARIABLES,
 )
 from skep.settings.reload import RELOADABLE
+from tools.wire_contract import CONTRACT, ContractRoute, route_shape
 
-_SETTINGS_HEAD: Final = """\
+REFERENCE = Path(__file__).resolve().parent.parent / "docs" / "reference"
+
+_SETTINGS_HEAD = """\
 # Settings
 
 This page is written by `make docs` from the code; do not edit it.
@@ -39,7 +39,7 @@ stops at SIGHUP instead.
 |---|---|---|---|
 """
 
-_PRESETS_HEAD: Final = f"""
+_PRESETS_HEAD = f"""
 ## Presets
 
 What `preset` changes, where nothing else is set.
@@ -48,9 +48,9 @@ What `preset` changes, where nothing else is set.
 |---|{"---|" * len(PRESETS)}
 """
 
-_PRESET_FIELDS: Final = list(dict.fromkeys(name for values in PRESETS.values() for name in values))
+_PRESET_FIELDS = list(dict.fromkeys(name for values in PRESETS.values() for name in values))
 
-_QUEEN_HEAD: Final = """
+_QUEEN_HEAD = """
 ## Variables of Queen
 
 A Queen deployment can be pointed at Skep with its environment unchanged. These variables are
@@ -59,11 +59,11 @@ understood; a `SKEP_` variable wins over them, and of two names for one setting 
 | variable | setting |
 |---|---|
 """
-_QUEEN_IGNORED: Final = """
+_QUEEN_IGNORED = """
 These set parts that Skep does not have. They are ignored, and a line at startup names those that
 are set: {}.
 """
-_API_HEAD: Final = """\
+_API_HEAD = """\
 # HTTP API
 
 This page is written by `make docs` from the OpenAPI document; do not edit it. A broker serves the
@@ -82,11 +82,11 @@ member or zstd frame, at most `body_bytes_max` before and after decompression. A
 (400).
 
 """
-_SOCKET: Final = """\
+_SOCKET = """\
 One more is no HTTP operation and so not in the document: a WebSocket at
 `/api/v1/stream/queue/{queue}`, described in [live.md](live.md).
 """
-_CONTRACT_HEAD: Final = """
+_CONTRACT_HEAD = """
 ## The wire contract
 
 Every route of Queen 0.15, of what its clients call beyond that, and of the replay that came with
@@ -95,29 +95,7 @@ Every route of Queen 0.15, of what its clients call beyond that, and of the repl
 | section | route |
 |---|---|
 """
-_METHODS: Final = ("get", "post", "put", "delete")
-
-
-def config(
-    *,
-    config_file: ConfigFile = None,
-    as_json: Annotated[bool, Option("--json", help="Print JSON.")] = False,
-    reference: Annotated[
-        bool, Option("--reference", help="Print the settings reference as Markdown.")
-    ] = False,
-) -> None:
-    """Print the effective settings and where each comes from. Passwords are hidden."""
-    if reference:
-        typer.echo(render_settings_page(), nl=False)
-        return
-    effective = effective_settings(config_file)
-    values, origins = effective.settings.printable(), effective.origins
-    if as_json:
-        entries = {name: {"value": v, "origin": origins[name]} for name, v in values.items()}
-        typer.echo(msgspec.json.format(msgspec.json.encode(entries)).decode())
-        return
-    for name, value in values.items():
-        typer.echo(f"{name:<28}{'' if value is None else value!s:<40} {origins[name]}")
+_METHODS = ("get", "post", "put", "delete")
 
 
 def render_settings_page() -> str:
@@ -155,23 +133,6 @@ def _preset_row(name: str) -> str:
     return f"| `{name}` | {' | '.join(f'`{value}`' for value in values)} |\n"
 
 
-def openapi(
-    *,
-    reference: Annotated[
-        bool, Option("--reference", help="Print the API reference as Markdown.")
-    ] = False,
-) -> None:
-    """Print the OpenAPI document of the HTTP API. Needs no database."""
-    require_server_extra()
-    from skep.app.parts.interface import describe_api
-
-    document = describe_api()
-    if reference:
-        typer.echo(render_http_page(document), nl=False)
-        return
-    typer.echo(msgspec.json.format(msgspec.json.encode(document)).decode())
-
-
 def render_http_page(document: dict[str, Any]) -> str:
     """Return the page as Markdown."""
     contract = {route.shape for route in CONTRACT}
@@ -206,3 +167,8 @@ def _table(tag: str, rows: list[str]) -> str:
 
 def _contract_row(route: ContractRoute) -> str:
     return f"| {route.section} | `{route.method} {route.path}` |\n"
+
+
+if __name__ == "__main__":
+    (REFERENCE / "settings.md").write_text(render_settings_page())
+    (REFERENCE / "http.md").write_text(render_http_page(describe_api()))
