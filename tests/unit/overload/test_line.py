@@ -199,6 +199,25 @@ async def test_who_waited_too_long_is_refused(engine, requests, is_congestion, k
     assert (len(line), line.refused_count) == (0, 1)
 
 
+async def test_who_waited_too_long_is_deferred_if_that_is_asked_for(engine, requests):
+    line = await line_of(engine, wait_s=0.01)
+    deferred = asyncio.get_running_loop().create_future()
+    turn = requests.turn("x")._replace(defer=lambda: deferred.set_result(line.refused_count))
+    line.stand(PARTITION, turn, weight=1, deadline=line.deadline())
+
+    assert await deferred == 0
+    assert [len(line), requests.refused] == [0, {}]
+
+
+async def test_who_cannot_be_deferred_is_refused_with_the_reason(engine, requests):
+    line = await line_of(engine, wait_s=0)
+    turn = requests.turn("x")._replace(defer=fail)
+
+    line.stand(PARTITION, turn, weight=1, deadline=line.deadline())
+
+    assert isinstance(requests.refused["x"], Defect)
+
+
 async def test_who_cannot_be_refused_does_not_keep_the_others_waiting(engine, requests):
     line = await line_of(engine, wait_s=0.01)
 

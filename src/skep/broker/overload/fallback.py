@@ -9,6 +9,7 @@ are done or refused, 202 when some are yet to be done.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 import msgspec
@@ -26,6 +27,7 @@ from skep.broker.overload.deferral import (
 )
 from skep.broker.overload.shares import PartitionOrder, is_shed
 from skep.broker.overload.waiting_line import (
+    DEFERRABLE_WAIT_S,
     DEFERRAL,
     Kind,
     Line,
@@ -94,9 +96,9 @@ class Fallback:
         self.is_idle = not (self.line or self.watch or self.order)
         return not self.is_idle
 
-    def deadline(self) -> float:
+    def deadline(self, at_most_s: float = inf) -> float:
         """Return until when a request that comes now is held back."""
-        return self.line.deadline()
+        return self.line.deadline(at_most_s)
 
     def waited_for(
         self, priority: Priority, type_: str = "", partition_ids: Iterable[int] = ()
@@ -186,6 +188,8 @@ class _Attempt(ABC, Generic[Item]):
     """Of the others."""
     reason: DeferralReason = field(default="overloaded", init=False)
     """Why it could not be done at once."""
+    has_waited: bool = field(default=False, init=False)
+    """Whether it waited for the operations of its partition before it is deferred."""
 
     def __post_init__(self) -> None:
         self.positions = range(len(self.items))
@@ -207,6 +211,16 @@ class _Attempt(ABC, Generic[Item]):
     ) -> None:
         self.deadline = self.deadline or self.fallback.deadline()
         self.fallback.stand(kind, Turn(attempt, refuse), weight=weight, deadline=self.deadline)
+
+    def _must_wait(self, kind: Kind) -> bool:
+        """Tell whether a request that may be deferred must wait for its partition first."""
+        return isinstance(kind, PartitionKey) and not self.has_waited
+
+    def _wait(self, kind: Kind, turn: Turn, weight: int) -> None:
+        """Let a request wait for its partition for a moment, then do as the turn says."""
+        self.has_waited = True
+        deadline = self.fallback.deadline(DEFERRABLE_WAIT_S)
+        self.fallback.stand(kind, turn, weight=weight, deadline=deadline)
 
     def _answer(self, pending: PendingDeferral) -> None:
         """Answer which operations were accepted, if any, and what is known of the other items."""
@@ -262,11 +276,19 @@ class PushAttempt(_Attempt[PushItem]):
         self.partitions = list(dict.fromkeys(map(_partition_key, pending)))
         if not self._may_defer(pending):
             self._stand_in_order(kind, self._store_in_turn)
-            return
+        elif self._must_wait(kind):
+            self._enter_order()
+            turn = Turn(self._store_in_turn, self._give_up, self._defer)
+            self._wait(kind, turn, self._weight)
+        else:
+            self._defer()
+
+    def _defer(self) -> None:
+        """Have it stored as operations, as soon as it is its turn."""
         try:
             self._defer_in_turn()
         except OutOfTurn:
-            under_way = self.fallback.partition_under_way(pending) or 0
+            under_way = self.fallback.partition_under_way(self._pending()) or 0
             self._stand_in_order(PartitionKey(DEFERRAL, under_way), self._defer_in_turn)
 
     def _may_defer(self, items: Sequence[PushItem]) -> bool:
@@ -278,9 +300,13 @@ class PushAttempt(_Attempt[PushItem]):
         return self.fallback.may_defer(self.client, options)
 
     def _stand_in_order(self, kind: Kind, attempt: Callable[[], None]) -> None:
-        self.fallback.order.queue(self, self.partitions)
-        self.is_queued = True
+        self._enter_order()
         self._stand(kind, attempt, self._give_up, self._weight)
+
+    def _enter_order(self) -> None:
+        if not self.is_queued:
+            self.fallback.order.queue(self, self.partitions)
+            self.is_queued = True
 
     @property
     def _weight(self) -> int:
@@ -387,20 +413,27 @@ class AckAttempt(_Attempt[AckItem]):
         """There is no room: have the acks stored as operations, or let them stand in line."""
         self._note_reason(kind)
         items = self._pending()
-        if self._may_defer(items):
-            request = self.record.prepare(items, self.group, lambda _: None)
-            ids = [(item.transaction_id, item.message_id or item.id) for item in items]
-            self.fallback.defer(
-                AckDeferral(
-                    self.positions,
-                    _DEFERRED_ACK_WEIGHT * len(request.rows) + 1,
-                    self._end_deferral,
-                    request=request,
-                    names=ids,
-                )
+        weight = _ACK_ITEM_WEIGHT * len(items)
+        if not self._may_defer(items):
+            self._stand(kind, self._record_in_turn, self._give_up, weight)
+        elif self._must_wait(kind):
+            self._wait(kind, Turn(self._record_in_turn, self._give_up, self._defer), weight)
+        else:
+            self._defer()
+
+    def _defer(self) -> None:
+        items = self._pending()
+        request = self.record.prepare(items, self.group, lambda _: None)
+        ids = [(item.transaction_id, item.message_id or item.id) for item in items]
+        self.fallback.defer(
+            AckDeferral(
+                self.positions,
+                _DEFERRED_ACK_WEIGHT * len(request.rows) + 1,
+                self._end_deferral,
+                request=request,
+                names=ids,
             )
-            return
-        self._stand(kind, self._record_in_turn, self._give_up, _ACK_ITEM_WEIGHT * len(items))
+        )
 
     def _may_defer(self, items: Sequence[AckItem]) -> bool:
         if self.priority is Priority.ACK:

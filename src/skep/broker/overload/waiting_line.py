@@ -1,4 +1,4 @@
-"""Requests without room stand in line: tried again when there is some, refused in time.
+"""Requests without room stand in line: tried again when there is some, refused or deferred in time.
 
 A request joins the line under what it waits for: a kind of work (a `Priority`), or a partition in
 which operations wait (a `PartitionKey`). Later requests that need the same join behind it, so none
@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Hashable
 from functools import partial
+from math import inf
 from typing import Final, NamedTuple, TypeAlias
 
 from skep.broker.overload.shares import WaitingLine
@@ -32,6 +33,10 @@ PROBE_S: Final = 0.05
 
 PARTITIONS_WATCHED_MAX: Final = 10_000
 """Partitions remembered to have operations. For others, the database refuses the call."""
+
+DEFERRABLE_WAIT_S: Final = 0.25
+"""How long a request that may be deferred waits for the operations of its partition first. Without
+it, clients that send their next request upon a 202 keep the partition in operations for ever."""
 
 DEFERRAL: Final = "deferral"
 """Type of a `PartitionKey` under which requests wait to be deferred, behind earlier requests of
@@ -61,6 +66,8 @@ class Turn(NamedTuple):
     may be, but not for this one yet."""
     refuse: Callable[[SkepError], None]
     """Answers that there was no room in time."""
+    defer: Callable[[], None] | None = None
+    """What to do when there was no room in time, if it is not refused then."""
 
 
 Kind: TypeAlias = Priority | PartitionKey
@@ -89,19 +96,19 @@ class Line:
     def __len__(self) -> int:
         return len(self._book)
 
-    def deadline(self) -> float:
+    def deadline(self, at_most_s: float = inf) -> float:
         """Return until when a request that comes now is held back."""
-        return self._loop.time() + self._wait_s
+        return self._loop.time() + min(self._wait_s, at_most_s)
 
     def has(self, kind: Hashable) -> bool:
         """Tell whether requests wait for this."""
         return self._book.has(kind)
 
     def stand(self, kind: Kind, turn: Turn, *, weight: int, deadline: float) -> None:
-        """Let a request wait, or refuse it when its time is over or the line too long."""
+        """Let a request wait, or end that when its time is over or the line too long."""
         is_late = deadline <= self._loop.time()
         if is_late or self._book.join(kind, turn, weight=weight, deadline=deadline) is None:
-            self._refuse(turn)
+            self._end_wait(turn)
             return
         self.held_count += 1
         self._set_timer()
@@ -147,11 +154,16 @@ class Line:
     def _on_timer(self) -> None:
         self._timer = None
         for place in self._book.take_expired(self._loop.time()):
-            self._refuse(place.entry)
+            self._end_wait(place.entry)
         self.relieve()
         self._set_timer()
 
-    def _refuse(self, turn: Turn) -> None:
+    def _end_wait(self, turn: Turn) -> None:
+        """There was no room in time."""
+        if turn.defer is not None:
+            if error := error_of(turn.defer):
+                _tell(turn, error)
+            return
         self.refused_count += 1
         _tell(turn, self._refusal(queue_depth=len(self._book) + 1))
 
