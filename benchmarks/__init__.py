@@ -6,7 +6,8 @@ The modules, from pure to worldly: `stats` (arithmetic), `wire` (HTTP bytes), `g
 figures are held against), `meter` (CPU, WAL, commits), `floor` (what this machine can do at best),
 `drivers` and `generator` (the load, in processes of its own), `plan` and `load` (how the runner
 talks to them), `bench` and `scenarios` (what is measured), `stack` and `machine` (what it is
-measured on), `run` (all of it in order), `report` (tables and JSON).
+measured on), `run` (all of it in order), `against` (two checkouts in turns), `report` (tables and
+JSON).
 
 `listings` stands apart and has a command of its own: how long the first pages of listings take. So
 does `dashboard`: what an open page of the dashboard costs, and whether it stays responsive.

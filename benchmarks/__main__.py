@@ -13,14 +13,22 @@ import uvloop
 from rich.console import Console
 from rich.text import Text
 
+from benchmarks.against import (
+    Side,
+    compare,
+    packages_here,
+    packages_of,
+    print_comparison,
+    write_comparison,
+)
 from benchmarks.bench import Sizes
 from benchmarks.errors import BenchmarkError
-from benchmarks.goals import GOALS, STANDARD_CONNECTIONS, STANDARD_PAYLOAD_BYTES, select
+from benchmarks.goals import COMPARED, GOALS, STANDARD_CONNECTIONS, STANDARD_PAYLOAD_BYTES, select
 from benchmarks.machine import machine_facts, software_versions, source_commit
 from benchmarks.report import print_run, write_json
 from benchmarks.run import Order, run_all
 from benchmarks.scenarios import SCENARIOS, Scenario
-from benchmarks.stack import DEFAULT_SERVER_COMMAND, Stack, foreign_stack, own_stack
+from benchmarks.stack import DEFAULT_SERVER_COMMAND, Layout, Stack, foreign_stack, own_stack
 from skep.model.errors import SkepError
 
 _RESULTS = Path(__file__).parent / "results"
@@ -63,6 +71,20 @@ def main(
     postgres_bin: Annotated[
         Path | None, typer.Option(help="Directory of another PostgreSQL's programs.")
     ] = None,
+    workers: Annotated[int, typer.Option(min=1, max=64, help="Worker processes.")] = 1,
+    instances: Annotated[
+        int, typer.Option(min=1, max=16, help="Brokers on the database; connections go round.")
+    ] = 1,
+    against: Annotated[
+        str | None,
+        typer.Option(help="A commit or a checkout's folder: run both in turns, show the ratios."),
+    ] = None,
+    against_workers: Annotated[
+        int | None, typer.Option(min=1, max=64, help="Workers of that one; as many by default.")
+    ] = None,
+    against_instances: Annotated[
+        int | None, typer.Option(min=1, max=16, help="Brokers of that one; as many by default.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Decides payloads and the order of partitions.")] = 1,
     output: Annotated[
         Path | None, typer.Option(help="JSON file; by default one in benchmarks/results.")
@@ -73,7 +95,7 @@ def main(
 ) -> None:
     """Measure what a message costs and hold it against the goals."""
     console = _console()
-    scenarios = _chosen(only or [], is_quick=quick)
+    scenarios = _chosen(only or (list(COMPARED) if against else []), is_quick=quick)
     if show or not scenarios:
         _list_everything(console)
         raise typer.Exit(0 if show else 2)
@@ -90,27 +112,37 @@ def main(
     order = Order(scenarios, sizes, repeat, floor_s=0.5 if quick else 1.5)
     _end_on_sigterm()
     began = datetime.now(UTC)
+    path = output or _RESULTS / f"bench-{began:%Y%m%d-%H%M%S}.json"
+    layout = Layout(workers, instances)
     try:
-        with _stack(url, database_url, server_command, postgres_bin) as stack:
-            run = uvloop.run(run_all(stack, order, _facts(stack, began), console))
+        if against is not None:
+            other = Layout(against_workers or workers, against_instances or instances)
+            with packages_of(against) as source:
+                old, new = Side("old", source, other), Side("new", packages_here(), layout)
+                result = compare(old, new, order, console, postgres_bin=postgres_bin)
+            print_comparison(result, console)
+            write_comparison(result, {**_facts(None, began), "against": against}, path)
+        else:
+            with _stack(url, database_url, server_command, postgres_bin, layout) as stack:
+                facts = _facts(stack.data_dir, began)
+                result = uvloop.run(run_all(stack, order, facts, console))
+            print_run(result, console)
+            write_json(result, path)
     except (BenchmarkError, SkepError) as error:
         console.print(Text(str(error), style="red"))
         raise typer.Exit(1) from error
-    print_run(run, console)
     if (connections, payload_bytes) != (STANDARD_CONNECTIONS, STANDARD_PAYLOAD_BYTES):
         console.print("The goals are stated for the standard load; this run had another.")
-    path = output or _RESULTS / f"bench-{began:%Y%m%d-%H%M%S}.json"
-    write_json(run, path)
     console.print(f"Everything measured is in {path}")
-    raise typer.Exit(1 if run.has_errors else 0)
+    raise typer.Exit(1 if result.has_errors else 0)
 
 
-def _facts(stack: Stack, began: datetime) -> dict[str, Any]:
+def _facts(data_dir: Path | None, began: datetime) -> dict[str, Any]:
     return {
         "began_at": began.isoformat(timespec="seconds"),
         "command": ["python", "-m", "benchmarks", *_without_passwords(sys.argv[1:])],
         "commit": source_commit(),
-        "machine": machine_facts(stack.data_dir),
+        "machine": machine_facts(data_dir),
         "versions": software_versions(),
     }
 
@@ -128,11 +160,15 @@ def _chosen(patterns: list[str], *, is_quick: bool) -> list[Scenario]:
 
 
 def _stack(
-    url: str | None, database_url: str | None, server_command: str, postgres_bin: Path | None
+    url: str | None,
+    database_url: str | None,
+    server_command: str,
+    postgres_bin: Path | None,
+    layout: Layout,
 ) -> AbstractContextManager[Stack]:
     if url is not None and database_url is not None:
         return nullcontext(foreign_stack(url, database_url))
-    return own_stack(server_command, postgres_bin=postgres_bin)
+    return own_stack(server_command, postgres_bin=postgres_bin, layout=layout)
 
 
 def _list_everything(console: Console) -> None:

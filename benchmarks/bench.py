@@ -216,6 +216,7 @@ def outcome_of(window: Window, role: str) -> Outcome:
             "wal_bytes_per_message": per(usage.wal_bytes, messages),
             "commits_per_message": per(usage.commits, messages),
             "broker_rss_mib": per(usage.broker_rss_bytes, 1 << 20),
+            "largest_rss_mib": per(usage.largest_rss_bytes, 1 << 20),
             "generator_us_per_message": per(_microseconds(generator_cpu_s), messages),
             "generator_core_percent": 100 * generator_cpu_s / seconds,
             "window_s": seconds,

@@ -131,7 +131,7 @@ async def _measure(
 ) -> bool:
     partitions, queues, rate = sizes
     await _fill(stack.database_url, partitions, queues)
-    meter = await Meter.connect(stack.database_url, broker_pid=stack.broker_pid)
+    meter = await Meter.connect(stack.database_url, broker_pids=stack.broker_pids)
     url = f"http://{stack.target.host}:{stack.target.port}"
     try:
         async with _open_browser(browser_path or _find_browser()) as browser:

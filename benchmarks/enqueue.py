@@ -130,7 +130,7 @@ async def _round(
 
 
 async def _run(stack: Stack, rounds: int, count: int, rate: float) -> list[Round]:
-    meter = await Meter.connect(stack.database_url, broker_pid=stack.broker_pid)
+    meter = await Meter.connect(stack.database_url, broker_pids=stack.broker_pids)
     url = f"http://{stack.target.host}:{stack.target.port}"
     results: list[Round] = []
     try:

@@ -12,6 +12,7 @@ import signal
 import sys
 import time
 from collections import Counter
+from itertools import cycle
 
 import msgspec
 import uvloop
@@ -30,7 +31,8 @@ class Generator(asyncio.Protocol):
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        host = f"{plan.host}:{plan.port}"
+        host = f"{plan.host}:{plan.ports[0]}"
+        self._ports = cycle(plan.ports)
         self._drivers: dict[str, Driver] = {
             role.name: Producer(role, host, self._reconnect)
             if isinstance(role, PushRole)
@@ -75,7 +77,8 @@ class Generator(asyncio.Protocol):
 
     async def _connect(self, driver: Driver) -> None:
         loop = asyncio.get_running_loop()
-        await loop.create_connection(lambda: Connection(driver), self._plan.host, self._plan.port)
+        port = next(self._ports)
+        await loop.create_connection(lambda: Connection(driver), self._plan.host, port)
 
     def _reconnect(self, driver: Driver) -> None:
         if self._reconnects_left == 0:

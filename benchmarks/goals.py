@@ -171,6 +171,15 @@ GOALS = (
         queen="p99 3.6-14.8 s",
     ),
     Goal(
+        name="end-to-end-8",
+        title="end to end at 200 msg/s, 8 wildcard consumers, p99",
+        needs=("end-to-end-8",),
+        figure="p99_ms",
+        limit=10,
+        unit="ms",
+        queen="p99 465 ms",
+    ),
+    Goal(
         name="flat-push",
         title="push CPU, 10,000 against 100 partitions, same segments",
         needs=("push-segments-100", "push-segments-10000"),
@@ -203,3 +212,39 @@ GOALS = (
         unit="%",
     ),
 )
+
+# What is not named below may not get worse; this much is noise.
+_NO_WORSE = 1.05
+_GAINS = {
+    "push-1x100": 0.55,
+    "push-10x100": 0.6,
+    "push-100x100": 0.65,
+    "push-1x1000": 0.5,
+    "push-10x1000": _NO_WORSE,
+    "push-100x1000": _NO_WORSE,
+    "pop-autoack-1": 0.6,
+    "pop-autoack-10x10000": 0.6,
+    "push-and-consume": 0.65,
+    "push-and-consume-1000": 0.65,
+    "end-to-end-8": 0.25,
+}
+COMPARED = tuple(_GAINS)
+"""The scenarios that a comparison runs if none is chosen."""
+
+
+def comparison_goals(scenarios: Sequence[str], against_one: float | None) -> list[Goal]:
+    """Return what the cost of each scenario may be, as a ratio to that of the other side.
+
+    `against_one` is the limit for every scenario where one side has more processes than the other.
+    """
+    return [
+        Goal(
+            name=scenario,
+            title="CPU per message, new : old",
+            needs=(scenario,),
+            figure=CPU,
+            limit=_GAINS.get(scenario, _NO_WORSE) if against_one is None else against_one,
+            unit="x",
+        )
+        for scenario in scenarios
+    ]

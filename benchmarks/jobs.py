@@ -253,7 +253,7 @@ async def _run_jobs(
 
 async def _run_all(dsn: str, sizes: Sequence[int], count: int, console: Console) -> list[Figures]:
     await migrate(dsn)
-    meter = await Meter.connect(dsn, broker_pid=None)
+    meter = await Meter.connect(dsn, broker_pids=())
     figures: list[Figures] = []
     try:
         bench = Bench(dsn, meter)

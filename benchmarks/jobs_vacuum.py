@@ -98,7 +98,7 @@ async def _claim_blocks(sql: asyncpg.Connection) -> int:
 
 async def _wear(dsn: str, settings: str, count: int) -> Worn:
     await migrate(dsn)
-    meter = await Meter.connect(dsn, broker_pid=None)
+    meter = await Meter.connect(dsn, broker_pids=())
     sql = meter.connection
     try:
         if settings == DEFAULTS:

@@ -26,10 +26,11 @@ _decode_snapshot = msgspec.json.Decoder(Snapshot).decode
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where the broker listens."""
+    """Where the broker listens; connections go round all instances of a cluster."""
 
     host: str
     port: int
+    further_ports: tuple[int, ...] = ()
 
 
 class Load:
@@ -72,7 +73,7 @@ async def running(
     started: list[Process] = []
     try:
         for share in split_roles(roles, processes):
-            plan = Plan(target.host, target.port, share)
+            plan = Plan(target.host, [target.port, *target.further_ports], share)
             started.append(await _start(plan))
         for process in started:
             await _read_snapshot(process)

@@ -16,7 +16,7 @@ only ever says `select 1` stays invisible.
 
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -24,6 +24,7 @@ from typing import Self
 import asyncpg
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _PROC = Path("/proc")
 
 _SAMPLE = """
@@ -151,6 +152,7 @@ class Reading:
     broker_cpu_s: float | None
     postgres_cpu_s: float | None
     broker_rss_bytes: int | None
+    largest_rss_bytes: int | None
     wal_bytes: int
     xid: int
     transactions: int
@@ -164,6 +166,7 @@ class Usage:
     broker_cpu_s: float | None
     postgres_cpu_s: float | None
     broker_rss_bytes: int | None
+    largest_rss_bytes: int | None
     wal_bytes: int
     commits: int
     statements: int
@@ -175,6 +178,7 @@ class Usage:
             broker_cpu_s=_difference(before.broker_cpu_s, after.broker_cpu_s),
             postgres_cpu_s=_difference(before.postgres_cpu_s, after.postgres_cpu_s),
             broker_rss_bytes=after.broker_rss_bytes,
+            largest_rss_bytes=after.largest_rss_bytes,
             wal_bytes=after.wal_bytes - before.wal_bytes,
             commits=after.xid - before.xid,
             # Taking a reading is one transaction, and this one saw the first of the two.
@@ -200,19 +204,19 @@ class Meter:
         self,
         connection: asyncpg.Connection,
         *,
-        broker_pid: int | None,
+        broker_pids: Sequence[int],
         postmaster_pid: int | None,
     ) -> None:
         self._connection = connection
-        self._broker_pid = broker_pid
+        self._broker_pids = broker_pids
         self._postmaster_pid = postmaster_pid
 
     @classmethod
-    async def connect(cls, database_url: str, *, broker_pid: int | None) -> Self:
+    async def connect(cls, database_url: str, *, broker_pids: Sequence[int]) -> Self:
         """Open the meter's own connection and find the postmaster through it."""
         connection = await asyncpg.connect(database_url)
         meter = cls(
-            connection, broker_pid=broker_pid, postmaster_pid=await _postmaster_of(connection)
+            connection, broker_pids=broker_pids, postmaster_pid=await _postmaster_of(connection)
         )
         await meter.read()  # prepares the statement: from now on a reading is one transaction
         return meter
@@ -230,13 +234,14 @@ class Meter:
         row = await self._connection.fetchrow(_SAMPLE)
         assert row is not None
         processes = read_processes()
-        broker = [] if self._broker_pid is None else tree_of(self._broker_pid, processes)
+        broker = [each for pid in self._broker_pids for each in tree_of(pid, processes)]
         postgres = [] if self._postmaster_pid is None else tree_of(self._postmaster_pid, processes)
         return Reading(
             at_s=time.monotonic(),
             broker_cpu_s=_total_cpu(broker),
             postgres_cpu_s=_total_cpu(postgres),
-            broker_rss_bytes=sum(p.rss_pages for p in broker) * os.sysconf("SC_PAGE_SIZE") or None,
+            broker_rss_bytes=sum(p.rss_pages for p in broker) * _PAGE_BYTES or None,
+            largest_rss_bytes=max((p.rss_pages for p in broker), default=0) * _PAGE_BYTES or None,
             wal_bytes=row["wal_bytes"],
             xid=row["xid"],
             transactions=row["transactions"],

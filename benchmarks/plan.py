@@ -54,10 +54,10 @@ Role = PushRole | PopRole
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """The load of one generator process."""
+    """The load of one generator process; its connections go round the ports."""
 
     host: str
-    port: int
+    ports: list[int]
     roles: list[Role]
 
 

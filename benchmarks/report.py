@@ -21,7 +21,7 @@ Round = Mapping[str, Outcome]
 
 _GENERATOR_CORE_PERCENT_MAX = 85.0
 _BAR_SPAN = 2.0
-_VERDICT_STYLES = {
+VERDICT_STYLES = {
     Verdict.MET: "green",
     Verdict.MISSED: "red",
     Verdict.NOT_MEASURED: "dim",
@@ -140,7 +140,7 @@ def _goal_table(run: Run) -> Table:
 
 
 def _goal_cells(row: GoalRow) -> list[str | Text | Bar]:
-    goal, style = row.goal, _VERDICT_STYLES[row.verdict]
+    goal, style = row.goal, VERDICT_STYLES[row.verdict]
     return [
         goal.name,
         goal.title,

@@ -84,7 +84,7 @@ def main(
 async def _run_rounds(
     stack: Stack, sizes: Sizes, rounds: int, console: Console
 ) -> list[Comparison]:
-    meter = await Meter.connect(stack.database_url, broker_pid=stack.broker_pid)
+    meter = await Meter.connect(stack.database_url, broker_pids=stack.broker_pids)
     try:
         bench = Bench(stack.target, meter, sizes, run_id=secrets.token_hex(4), say=console.print)
         return [await _compare(bench) for _ in range(rounds)]

@@ -42,7 +42,7 @@ class Order:
 
 async def run_all(stack: Stack, order: Order, facts: dict[str, Any], console: Console) -> Run:
     """Run the order against a broker that is up."""
-    meter = await Meter.connect(stack.database_url, broker_pid=stack.broker_pid)
+    meter = await Meter.connect(stack.database_url, broker_pids=stack.broker_pids)
     try:
         facts["postgres"] = await postgres_facts(meter.connection)
         floor = Floor(
@@ -78,18 +78,18 @@ async def _run_rounds(
             progress.update(task, scenario=scenario.name)
             say("floor")
             lowest = await floor.current()
-            outcome = outcomes[scenario.name] = await _run_one(scenario, bench)
+            outcome = outcomes[scenario.name] = await run_one(scenario, bench)
             if outcome.figures:
                 outcome.figures |= {
                     "floor_copy_us_per_message": lowest.copy_us_per_message,
                     "floor_commits_per_s": lowest.commits_per_s,
                 }
             progress.advance(task)
-            progress.console.print(_brief(scenario, outcome))
+            progress.console.print(brief(scenario, outcome))
     return rounds
 
 
-async def _run_one(scenario: Scenario, bench: Bench) -> Outcome:
+async def run_one(scenario: Scenario, bench: Bench) -> Outcome:
     """Run a scenario; one that cannot be measured is an outcome with an error, not the end."""
     began_s = time.monotonic()
     try:
@@ -101,7 +101,7 @@ async def _run_one(scenario: Scenario, bench: Bench) -> Outcome:
     return outcome
 
 
-def _brief(scenario: Scenario, outcome: Outcome) -> Text:
+def brief(scenario: Scenario, outcome: Outcome) -> Text:
     """One line while the run goes on: the rate, and every figure that a goal is about."""
     if not outcome.figures:
         return Text(f"{scenario.title}: {'; '.join(outcome.examples)}", style="red")

@@ -53,14 +53,16 @@ def _push_segments(partitions: int) -> Scenario:
     return Scenario(name, f"push 10 to one partition per request, {partitions:,} partitions", run)
 
 
-def _pop_deep(*, auto_ack: bool, partitions_per_pop: int) -> Scenario:
+def _pop_deep(*, auto_ack: bool, partitions_per_pop: int, partitions: int = 100) -> Scenario:
     name = f"pop-{'autoack' if auto_ack else 'leased'}-{partitions_per_pop}"
+    if partitions != 100:
+        name += f"x{partitions}"
 
     async def run(bench: Bench) -> Outcome:
         queue, backlog = bench.new_queue(name), bench.sizes.deep_backlog
         # Loaded as producers load it: the segments are those that push-100x100 leaves.
         await bench.fill(
-            bench.pusher(queue, partitions=100, items=100, request_limit=backlog // 100)
+            bench.pusher(queue, partitions=partitions, items=100, request_limit=backlog // 100)
         )
         pop = PopRole(
             name="pop",
@@ -73,7 +75,8 @@ def _pop_deep(*, auto_ack: bool, partitions_per_pop: int) -> Scenario:
         return outcome_of(await bench.measure_backlog(pop, backlog), "pop")
 
     how = "autoAck" if auto_ack else "leased + ack/batch"
-    return Scenario(name, f"pop batch 100, {how}, {partitions_per_pop} partition(s) per pop", run)
+    title = f"pop batch 100, {how}, {partitions_per_pop} partition(s) of {partitions:,} per pop"
+    return Scenario(name, title, run)
 
 
 def _pop_shallow(partitions: int) -> Scenario:
@@ -118,29 +121,33 @@ def _segments_of_ten(bench: Bench, queue: str, partitions: int, per_partition: i
     )
 
 
-async def _run_push_and_consume(bench: Bench) -> Outcome:
-    queue = bench.new_queue("push-and-consume")
-    half = max(1, bench.sizes.connections // 2)
-    consumers = PopRole(
-        name="consume",
-        connections=half,
-        queue=queue,
-        batch=100,
-        partitions=10,
-        auto_ack=False,
-        wait_ms=_LONG_POLL_MS,
-    )
-    push = bench.pusher(queue, partitions=100, items=10, connections=half)
-    window = await bench.measure([consumers, push])
-    outcome = outcome_of(window, "consume")
-    outcome.figures |= {
-        "pushed_per_s": per(window.messages("push"), outcome.figures["window_s"] or 0),
-        "delivered_per_pushed": per(window.messages("consume"), window.messages("push")),
-        "lag_messages": window.lag(),
-        "push_p50_ms": window.latency_ms("push", 50),
-        "push_p99_ms": window.latency_ms("push", 99),
-    }
-    return outcome
+def _push_and_consume(name: str, partitions: int) -> Scenario:
+    async def run(bench: Bench) -> Outcome:
+        queue = bench.new_queue(name)
+        half = max(1, bench.sizes.connections // 2)
+        consumers = PopRole(
+            name="consume",
+            connections=half,
+            queue=queue,
+            batch=100,
+            partitions=10,
+            auto_ack=False,
+            wait_ms=_LONG_POLL_MS,
+        )
+        push = bench.pusher(queue, partitions=partitions, items=10, connections=half)
+        window = await bench.measure([consumers, push])
+        outcome = outcome_of(window, "consume")
+        outcome.figures |= {
+            "pushed_per_s": per(window.messages("push"), outcome.figures["window_s"] or 0),
+            "delivered_per_pushed": per(window.messages("consume"), window.messages("push")),
+            "lag_messages": window.lag(),
+            "push_p50_ms": window.latency_ms("push", 50),
+            "push_p99_ms": window.latency_ms("push", 99),
+        }
+        return outcome
+
+    title = f"push 10 per request while consumers pop and ack, {partitions:,} partitions"
+    return Scenario(name, title, run)
 
 
 async def _settle(bench: Bench) -> None:
@@ -153,28 +160,33 @@ async def _settle(bench: Bench) -> None:
         await bench.meter.connection.execute(statement)
 
 
-async def _run_end_to_end(bench: Bench) -> Outcome:
-    queue = bench.new_queue("end-to-end")
-    await _settle(bench)
-    consumers = PopRole(
-        name="consume",
-        connections=16,
-        queue=queue,
-        batch=10,
-        auto_ack=False,
-        wait_ms=_LONG_POLL_MS,
-        is_stamped=True,
-    )
-    push = bench.pusher(queue, partitions=100, items=1, connections=16, is_stamped=True, rate=200.0)
-    # A p99 wants samples: ten seconds at 200 a second leave twenty above it.
-    window = await bench.measure([consumers, push], seconds=max(10.0, bench.sizes.seconds))
-    outcome = outcome_of(window, "consume")
-    outcome.figures |= {
-        "lag_messages": window.lag(),
-        "push_p50_ms": window.latency_ms("push", 50),
-        "push_p99_ms": window.latency_ms("push", 99),
-    }
-    return outcome
+def _end_to_end(name: str, consumers: int) -> Scenario:
+    async def run(bench: Bench) -> Outcome:
+        queue = bench.new_queue(name)
+        await _settle(bench)
+        consume = PopRole(
+            name="consume",
+            connections=consumers,
+            queue=queue,
+            batch=10,
+            auto_ack=False,
+            wait_ms=_LONG_POLL_MS,
+            is_stamped=True,
+        )
+        push = bench.pusher(
+            queue, partitions=100, items=1, connections=16, is_stamped=True, rate=200.0
+        )
+        # A p99 wants samples: ten seconds at 200 a second leave twenty above it.
+        window = await bench.measure([consume, push], seconds=max(10.0, bench.sizes.seconds))
+        outcome = outcome_of(window, "consume")
+        outcome.figures |= {
+            "lag_messages": window.lag(),
+            "push_p50_ms": window.latency_ms("push", 50),
+            "push_p99_ms": window.latency_ms("push", 99),
+        }
+        return outcome
+
+    return Scenario(name, f"end to end at 200 msg/s, {consumers} wildcard long polls", run)
 
 
 async def _run_idle(bench: Bench) -> Outcome:
@@ -205,10 +217,11 @@ SCENARIOS = (
         for auto_ack in (True, False)
         for partitions in (1, 10)
     ),
+    _pop_deep(auto_ack=True, partitions_per_pop=10, partitions=10_000),
     *(_pop_shallow(partitions) for partitions in (100, 10_000, 100_000)),
-    Scenario(
-        "push-and-consume", "push 10 per request while consumers pop and ack", _run_push_and_consume
-    ),
-    Scenario("end-to-end", "end to end at 200 msg/s, wildcard long polls", _run_end_to_end),
+    _push_and_consume("push-and-consume", 100),
+    _push_and_consume("push-and-consume-1000", 1_000),
+    _end_to_end("end-to-end", 16),
+    _end_to_end("end-to-end-8", 8),
     Scenario("idle", "idle: 1,000 parked polls, 10,000 partitions", _run_idle),
 )

@@ -16,7 +16,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -26,7 +26,9 @@ from benchmarks.load import Target
 from benchmarks.meter import listener_of
 from skep.db.embedded.launcher import EmbeddedPostgres
 
-DEFAULT_SERVER_COMMAND = "{skep} serve --port {port} --database-url {database_url}"
+DEFAULT_SERVER_COMMAND = (
+    "{skep} serve --port {port} --database-url {database_url} --workers {workers}"
+)
 
 # The promises under test, said aloud although they are the defaults. A thousand parked polls and
 # a floor over as many connections as the load want more sessions than usual.
@@ -42,29 +44,67 @@ _LOG_TAIL_BYTES = 2_000
 
 
 @dataclass(frozen=True, slots=True)
+class Layout:
+    """How many brokers share the database, and how many worker processes each has."""
+
+    workers: int = 1
+    instances: int = 1
+
+
+ALONE = Layout()
+
+
+@dataclass(frozen=True, slots=True)
 class Stack:
     """A broker to put load on, and the database behind it."""
 
     target: Target
     database_url: str
-    broker_pid: int | None
+    broker_pids: tuple[int, ...]
     data_dir: Path | None = None
 
 
 @contextmanager
-def own_stack(server_command: str, *, postgres_bin: Path | None = None) -> Generator[Stack]:
-    """Start PostgreSQL and the broker; stop both and remove their files at the end."""
+def own_stack(
+    server_command: str,
+    *,
+    postgres_bin: Path | None = None,
+    layout: Layout = ALONE,
+    source: Path | None = None,
+) -> Generator[Stack]:
+    """Start PostgreSQL and the broker; stop both and remove their files at the end.
+
+    `source` is the folder of packages that the broker runs from, instead of this checkout's.
+    """
     _allow_many_sockets()
-    with tempfile.TemporaryDirectory(prefix="skep-bench-", ignore_cleanup_errors=True) as name:
+    with (
+        tempfile.TemporaryDirectory(prefix="skep-bench-", ignore_cleanup_errors=True) as name,
+        ExitStack() as running,
+    ):
         home = Path(name)
         # As root the server runs under another account, which has to reach its directory.
         home.chmod(0o755)
-        with EmbeddedPostgres(
-            home / "postgres", parameters=POSTGRES_PARAMETERS, binaries=postgres_bin
-        ) as postgres:
-            target = Target("127.0.0.1", _free_port())
-            with _broker(server_command, target, postgres.dsn, home / "broker.log") as pid:
-                yield Stack(target, postgres.dsn, pid, data_dir=home)
+        postgres = running.enter_context(
+            EmbeddedPostgres(
+                home / "postgres", parameters=POSTGRES_PARAMETERS, binaries=postgres_bin
+            )
+        )
+        ports: list[int] = []
+        pids: list[int] = []
+        for _ in range(layout.instances):
+            port = _free_port()
+            broker = _broker(
+                server_command,
+                Target("127.0.0.1", port),
+                postgres.dsn,
+                home / f"broker-{port}.log",
+                workers=layout.workers,
+                source=source,
+            )
+            pids.append(running.enter_context(broker))
+            ports.append(port)
+        target = Target("127.0.0.1", ports[0], tuple(ports[1:]))
+        yield Stack(target, postgres.dsn, tuple(pids), data_dir=home)
 
 
 @contextmanager
@@ -83,17 +123,27 @@ def foreign_stack(url: str, database_url: str) -> Stack:
     parts = urlsplit(url)
     target = Target(parts.hostname or "127.0.0.1", parts.port or 6632)
     _await_ready(target, lambda: None)
-    return Stack(target, database_url, listener_of(target.port))
+    pid = listener_of(target.port)
+    return Stack(target, database_url, () if pid is None else (pid,))
 
 
 @contextmanager
-def _broker(command: str, target: Target, database_url: str, log: Path) -> Generator[int]:
+def _broker(
+    command: str,
+    target: Target,
+    database_url: str,
+    log: Path,
+    *,
+    workers: int = 1,
+    source: Path | None = None,
+) -> Generator[int]:
     arguments = [
         part.format(
             skep=Path(sys.executable).with_name("skep"),
             python=sys.executable,
             port=target.port,
             database_url=database_url,
+            workers=workers,
         )
         for part in shlex.split(command)
     ]
@@ -103,8 +153,7 @@ def _broker(command: str, target: Target, database_url: str, log: Path) -> Gener
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            # A setting rather than a flag: a server of another kind has no use for it.
-            env={**os.environ, "SKEP_MIGRATE": "always"},
+            env=_environment(source),
             # Its own group, so that at the end nothing of it is left and nothing else is hit.
             start_new_session=True,
         )
@@ -113,6 +162,12 @@ def _broker(command: str, target: Target, database_url: str, log: Path) -> Gener
         yield process.pid
     finally:
         _stop(process)
+
+
+def _environment(source: Path | None) -> dict[str, str]:
+    # A setting rather than a flag: a server of another kind has no use for it.
+    environment = {**os.environ, "SKEP_MIGRATE": "always"}
+    return environment if source is None else {**environment, "PYTHONPATH": str(source)}
 
 
 def _check_alive(process: subprocess.Popen[bytes], log: Path) -> None:

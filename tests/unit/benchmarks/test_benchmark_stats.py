@@ -181,6 +181,7 @@ def reading(**changes):
         "broker_cpu_s": 1.0,
         "postgres_cpu_s": 2.0,
         "broker_rss_bytes": 100,
+        "largest_rss_bytes": 80,
         "wal_bytes": 1_000,
         "xid": 50,
         "transactions": 70,
@@ -194,6 +195,7 @@ def test_usage_is_the_difference_of_two_readings_without_the_reading_itself():
         broker_cpu_s=1.5,
         postgres_cpu_s=4.0,
         broker_rss_bytes=120,
+        largest_rss_bytes=90,
         wal_bytes=1_600,
         xid=58,
         transactions=91,
@@ -201,7 +203,7 @@ def test_usage_is_the_difference_of_two_readings_without_the_reading_itself():
 
     usage = Usage.between(reading(), after)
 
-    assert usage == Usage(5.0, 0.5, 2.0, 120, 600, 8, 20)
+    assert usage == Usage(5.0, 0.5, 2.0, 120, 90, 600, 8, 20)
     assert usage.cpu_s == 2.5
 
 
