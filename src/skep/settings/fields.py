@@ -157,8 +157,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     operation_failed_retention_s: Annotated[float, Meta(ge=1, le=31_536_000)] = 604_800.0
     """How long a failed operation is kept, with its payload, in seconds."""
     dedup_memory_mib: Annotated[int, Meta(ge=1)] = 64
-    """Memory per worker for recent transaction ids, in MiB; about 300,000 ids per MiB. It does not
-    affect correctness: more memory means fewer lookups in SQL."""
+    """Memory per worker that transaction ids inside the duplicate window take at first, in MiB;
+    about 300,000 ids per MiB. When it is used up and the ids are still inside the window, more is
+    taken in steps, up to `dedup_memory_max_mib`."""
+    dedup_memory_max_mib: Annotated[int, Meta(ge=1)] = 512
+    """Limit on that memory per worker, in MiB; about 300,000 ids per MiB. Duplicates are found
+    beyond it as well, but older ids are then looked up in the database with every push. Ids that
+    come by transactions, staged messages and the drain after an outage may take a quarter each."""
     dedup_spill_dir: Path | None = None
     """Directory for older transaction ids (22 bytes each), in files that are removed when the
     process ends. Defaults to the system's temporary directory."""

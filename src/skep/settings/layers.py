@@ -42,6 +42,7 @@ PRESETS: Final[Mapping[str, Mapping[str, object]]] = {
         "push_hold_ms": 50,
         "engine_weight_mib": 512,
         "dedup_memory_mib": 256,
+        "dedup_memory_max_mib": 2_048,
     },
     "latency": {
         "concurrency": "static",

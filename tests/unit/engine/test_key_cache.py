@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from skep.engine.key_cache.cache import KeyCache
+from skep.engine.key_cache.filter import mix
 from skep.engine.key_cache.table import ALWAYS
 
 MOMENT = timedelta(microseconds=1)
@@ -26,6 +27,8 @@ MIB = 1 << 20
 SMALL_BYTES = 20_000
 SMALL_RUN_KEYS = 4
 """With these a cache keeps some 30 keys in runs of four, and seven spans."""
+GROWN_BYTES = 400_000
+"""With so many, runs of 16, 64 and more."""
 
 
 def key(name):
@@ -297,8 +300,126 @@ class TestForgetting:
         fill(cache, 4_000, lot_keys=10)
 
         strangers = np.random.default_rng(1).integers(0, 2**63, 1_000, dtype=np.uint64)
-        passed = np.count_nonzero(cache._runs._filter.words_of(strangers))
+        passed = np.count_nonzero(cache._runs._shelves[-1].filter.words_of(mix(strangers)))
         assert passed < 50, "a filter never wiped lets all of them pass"
+
+
+class TestGrowing:
+    """A cache whose keys are needed takes more memory before it forgets."""
+
+    @staticmethod
+    def growing_cache(needed_since=lambda: ALWAYS, **options):
+        return KeyCache(
+            memory_bytes_max=GROWN_BYTES,
+            first_bytes=SMALL_BYTES,
+            run_keys=SMALL_RUN_KEYS,
+            needed_since=needed_since,
+            **options,
+        )
+
+    def test_keys_that_are_needed_are_kept_beyond_what_the_cache_starts_with(self, tmp_path):
+        cache = self.growing_cache(spill_dir=tmp_path)
+        small_bytes = cache.memory_bytes
+
+        segments = fill(cache, 1_500)
+
+        assert cache.horizon == ALWAYS
+        assert lost_keys(cache, segments) == []
+        assert small_bytes < cache.memory_bytes <= GROWN_BYTES
+        assert cache.key_count == 1_500
+
+    def test_keys_that_are_not_needed_make_room_for_new_ones(self, tmp_path):
+        clock = [NOON]
+        cache = self.growing_cache(lambda: clock[0] - timedelta(seconds=10), spill_dir=tmp_path)
+
+        for _ in range(200):
+            fill(cache, 2, start=clock[0])
+            clock[0] += timedelta(seconds=5)
+
+        assert cache.memory_bytes <= SMALL_BYTES
+        assert cache.guarantee(1)[1] < clock[0] - timedelta(seconds=10)
+
+    def test_an_outgrown_shelf_goes_when_its_keys_are_not_needed(self, tmp_path):
+        clock = [NOON]
+        cache = self.growing_cache(lambda: clock[0], spill_dir=tmp_path)
+        clock[0] = ALWAYS
+        segments = fill(cache, 600)
+        shelves = len(cache._runs._shelves)
+
+        clock[0] = segments[-1][2]
+        fill(cache, 300, start=clock[0])
+
+        assert shelves > 1
+        assert len(cache._runs._shelves) == 1
+        assert cache.guarantee(1)[1] <= clock[0] + MOMENT
+
+    def test_when_the_memory_is_used_up_the_oldest_keys_are_forgotten(self, tmp_path):
+        cache = self.growing_cache(spill_dir=tmp_path)
+
+        segments = fill(cache, 80_000, lot_keys=50)
+
+        assert cache.horizon > NOON
+        assert cache.memory_bytes <= GROWN_BYTES
+        assert lost_keys(cache, segments) == []
+
+    def test_the_account_of_a_grown_cache_holds(self, tmp_path):
+        joined = keys(range(20))
+        self.test_when_the_memory_is_used_up_the_oldest_keys_are_forgotten(tmp_path)
+
+        counts = [
+            count_memory(
+                joined,
+                GROWN_BYTES,
+                run_keys=SMALL_RUN_KEYS,
+                first_bytes=SMALL_BYTES,
+                spill_dir=tmp_path,
+            )
+            for _ in range(2)
+        ]
+
+        assert min(unaccounted for unaccounted, _ in counts) <= 0
+        assert max(above_bound for _, above_bound in counts) <= 0
+
+
+class TestExtending:
+    """A span learns what was stored before it."""
+
+    def test_what_was_stored_before_the_span_is_guaranteed_and_found(self):
+        cache = KeyCache(memory_bytes_max=MIB)
+        later = NOON + timedelta(minutes=1)
+        cache.begin(1, head=6_010, since=later)
+        older = [(1, 1, keys(range(6_000)), NOON), (1, 6_003, keys("ab"), NOON + MOMENT)]
+
+        assert cache.extend(1, older, known=later, since=NOON)
+
+        assert cache.guarantee(1) == (6_010, NOON)
+        assert cache.find([(1, keys("ab"))]) == [(0, 0, 6_003), (0, 1, 6_004)]
+        assert cache.find([(1, keys(range(6_000)))])[-1] == (0, 5_999, 6_000)
+
+    def test_a_span_that_begins_elsewhere_by_now_stays_as_it_is(self):
+        cache = small_cache()
+        cache.begin(1, head=5, since=NOON)
+
+        assert not cache.extend(1, [(1, 1, key("a"), NOON)], known=NOON + MOMENT, since=ALWAYS)
+
+        assert cache.guarantee(1) == (5, NOON)
+
+    def test_a_partition_without_a_span_gets_none(self):
+        cache = small_cache()
+
+        assert not cache.extend(1, [(1, 1, key("a"), NOON)], known=NOON, since=ALWAYS)
+
+        assert cache.guarantee(1) is None
+
+    def test_a_span_does_not_reach_back_beyond_what_was_forgotten(self):
+        cache = small_cache()
+        fill(cache, 200)
+        later = cache.horizon + MOMENT
+        cache.begin(2, head=1, since=later)
+
+        assert not cache.extend(2, [(2, 1, key("a"), NOON)], known=later, since=NOON)
+
+        assert cache.guarantee(2) == (1, cache.horizon)
 
 
 @contextmanager
@@ -396,7 +517,7 @@ class TestSpilling:
 
         assert cache.horizon == ALWAYS
         assert lost_keys(cache, segments) == []
-        assert any(run.is_on_disk for run in cache._runs._held.values())
+        assert cache.disk_bytes > 0
 
     def test_no_file_outlives_the_process(self, tmp_path):
         cache = small_cache(spill_dir=tmp_path)
@@ -445,11 +566,18 @@ class CacheBesideDatabase(RuleBasedStateMachine):
         st.integers(1, 20),
     )
 
-    @initialize(is_spilling=st.booleans(), run_keys=st.sampled_from([SMALL_RUN_KEYS, 20]))
-    def start(self, is_spilling, run_keys):
+    @initialize(
+        is_spilling=st.booleans(),
+        run_keys=st.sampled_from([SMALL_RUN_KEYS, 20]),
+        bound=st.sampled_from([SMALL_BYTES, GROWN_BYTES]),
+    )
+    def start(self, is_spilling, run_keys, bound):
         self.folder = tempfile.TemporaryDirectory()
+        self.bound = bound
         self.cache = KeyCache(
-            memory_bytes_max=SMALL_BYTES,
+            memory_bytes_max=bound,
+            first_bytes=SMALL_BYTES,
+            needed_since=lambda: self.now - timedelta(seconds=100),
             run_keys=run_keys,  # filled by a part of a pour, or by several
             spill_dir=Path(self.folder.name) if is_spilling else None,
         )
@@ -507,6 +635,18 @@ class CacheBesideDatabase(RuleBasedStateMachine):
         self.cache.begin(partition_id, head=self.head(partition_id), since=since)
         self.adopt(partition_id, known[::order])
 
+    @rule(partition_id=PARTITIONS, age_s=st.integers(0, 200))
+    def learn_what_was_stored_before(self, partition_id, age_s):
+        if span := self.cache.guarantee(partition_id):
+            since = self.now - timedelta(seconds=age_s)
+            older = [
+                (partition_id, first, keys(names), created_at)
+                for first, names, created_at in self.log[partition_id]
+                if since <= created_at < span[1]
+            ]
+            if since < span[1]:
+                self.cache.extend(partition_id, older, known=span[1], since=since)
+
     @rule(partition_id=PARTITIONS)
     def forget(self, partition_id):
         self.cache.forget(partition_id)
@@ -546,7 +686,7 @@ class CacheBesideDatabase(RuleBasedStateMachine):
     @precondition(lambda self: hasattr(self, "cache"))
     @invariant()
     def memory_stays_below_the_bound(self):
-        assert self.cache.memory_bytes <= SMALL_BYTES
+        assert self.cache.memory_bytes <= self.bound
 
     def name_at(self, partition_id, offset):
         for first, names, _ in self.log[partition_id]:

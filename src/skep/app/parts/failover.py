@@ -7,7 +7,7 @@ installation share.
 import logging
 from typing import Final
 
-from skep.app.parts.core import MIB, Core, utc_now
+from skep.app.parts.core import Core, utc_now
 from skep.app.parts.push import PushParts
 from skep.broker.cluster.changes import MAINTENANCE
 from skep.broker.failover.diversion import Diversion
@@ -19,9 +19,6 @@ from skep.spill.directory import spill_directory
 from skep.spill.log import SpillLog
 
 _log = logging.getLogger(__name__)
-
-DRAIN_DEDUP_BYTES: Final = 8 * MIB
-"""Keys that were drained from the spill; about 300,000."""
 
 
 class FailoverParts:
@@ -55,7 +52,7 @@ class FailoverParts:
             self._spill,
             core.hot,
             directory=core.directory,
-            partitions=push.cached_partitions(DRAIN_DEDUP_BYTES),
+            partitions=push.cached_partitions(),
             rule_book=push.rule_book,
             open_envelope=core.key_ring.open_envelope,
             announcer=core.announcer,

@@ -1,6 +1,7 @@
 """Push: immediate, scheduled and staged messages, from the request to their partition."""
 
 import tempfile
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -25,8 +26,8 @@ from skep.engine.key_cache.cache import KeyCache
 if TYPE_CHECKING:
     from skep.app.parts.failover import FailoverParts
 
-STAGED_DEDUP_BYTES: Final = 8 * MIB
-"""Keys of staged messages; about 300,000 in 3,000 partitions."""
+OTHER_CACHE_BYTES: Final = MIB
+"""What the key caches of transactions, staged messages and the drain start with."""
 
 
 class PushParts:
@@ -35,9 +36,8 @@ class PushParts:
     def __init__(self, core: Core) -> None:
         settings = core.settings
         self._core: Final = core
-        self._cache: Final = KeyCache(
-            memory_bytes_max=settings.dedup_memory_mib * MIB,
-            spill_dir=settings.dedup_spill_dir or Path(tempfile.gettempdir()),
+        self._cache: Final = self._key_cache(
+            settings.dedup_memory_mib * MIB, settings.dedup_memory_max_mib * MIB
         )
         self.gate: Final = AdmissionGate(core.vital, dropper=core.query, now=core.now)
         self.schedule: Final = Schedule(core.engine)
@@ -90,17 +90,29 @@ class PushParts:
         core.changes.listen(RULES, self.rule_book.read_known)
         core.changes.listen(QUEUE, self._forget_queue)
 
-    def cached_partitions(self, cache_bytes: int) -> CachedPartitions:
-        """Return the partitions with a key cache of their own."""
-        core, cache = self._core, KeyCache(memory_bytes_max=cache_bytes)
+    def cached_partitions(self) -> CachedPartitions:
+        """Return the partitions with a key cache of their own, which may grow as well."""
+        core = self._core
+        cache = self._key_cache(OTHER_CACHE_BYTES, core.settings.dedup_memory_max_mib * MIB // 4)
         loader = KeyLoader(core.hot, cache)
         return CachedPartitions(core.directory, self.partitions, loader, cache)
+
+    def _key_cache(self, first_bytes: int, bytes_max: int) -> KeyCache:
+        return KeyCache(
+            memory_bytes_max=max(first_bytes, bytes_max),
+            first_bytes=first_bytes,
+            needed_since=self._start_of_longest_window,
+            spill_dir=self._core.settings.dedup_spill_dir or Path(tempfile.gettempdir()),
+        )
+
+    def _start_of_longest_window(self) -> datetime:
+        return utc_now() - timedelta(seconds=self.rule_book.dedup_window_s_max)
 
     def _staged_mover(self) -> StagedMover:
         core = self._core
         return StagedMover(
             sql=Functions(core.hot),
-            partitions=self.cached_partitions(STAGED_DEDUP_BYTES),
+            partitions=self.cached_partitions(),
             rule_book=self.rule_book,
             gate=self.gate,
             announcer=core.announcer,

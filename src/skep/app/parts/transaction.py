@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from skep.app.parts.core import MIB, Core, utc_now
+from skep.app.parts.core import Core, utc_now
 from skep.app.parts.failover import FailoverParts
 from skep.app.parts.pop import PopParts
 from skep.app.parts.push import PushParts
@@ -10,9 +10,6 @@ from skep.broker.overload.fallback import Fallback
 from skep.broker.streams import Streams
 from skep.broker.transaction.settlement import Settler, Stager
 from skep.broker.transaction.transaction import Transaction
-
-SETTLEMENT_DEDUP_BYTES: Final = 8 * MIB
-"""Keys that transactions and stream cycles pushed; about 300,000 in 3,000 partitions."""
 
 
 class TransactionParts:
@@ -38,7 +35,7 @@ class TransactionParts:
             core.engine,
             slots,
             directory=core.directory,
-            partitions=push.cached_partitions(SETTLEMENT_DEDUP_BYTES),
+            partitions=push.cached_partitions(),
             rule_book=push.rule_book,
             gate=push.gate,
             leases=pop.leases,

@@ -75,6 +75,11 @@ class RuleBook:
     def __len__(self) -> int:
         return len(self._rules)
 
+    @property
+    def dedup_window_s_max(self) -> int:
+        """The longest duplicate window of a queue this process uses, in seconds."""
+        return max([rules.dedup_window_s for rules in self._rules.values()], default=0)
+
     async def read(self, queue_ids: Iterable[int]) -> dict[int, QueueRules]:
         """Return the rules of these queues, read again."""
         return await self._read(self._find(queue_ids))

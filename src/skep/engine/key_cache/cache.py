@@ -11,7 +11,8 @@ Promises:
   outside the window by now, so the caller confirms it in the database. One that is not confirmed
   is new, unless two keys of the partition agree in 63 bits and the newer hides the older: a caller
   that must be exact even then pushes such a write without a guarantee.
-* Memory stays below `memory_bytes_max`. What is forgotten is taken out of the spans first.
+* Memory stays below `memory_bytes_max`; it is taken in steps, as keys come. Only when it or the
+  disk is used up are keys forgotten that are needed. They are taken out of the spans first.
 * The cost of a call is bounded by the keys it carries; there is nothing to run in between.
 
 It relies on the procedure for one thing: along a partition created_at never decreases. It may
@@ -24,7 +25,7 @@ flush, which the caller removes.
 import struct
 import sys
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from itertools import accumulate
 from pathlib import Path
@@ -33,7 +34,7 @@ from typing import Final, NamedTuple, TypeAlias
 import numpy as np
 
 from skep.engine.key_cache.runs import INSTANT, Geometry, KeyRuns
-from skep.engine.key_cache.table import ALWAYS, Fingerprints
+from skep.engine.key_cache.table import ALWAYS, Fingerprints, Offsets
 
 KEY_BYTES: Final = 16
 
@@ -47,6 +48,9 @@ NO_GUARANTEE: Final[Guarantee] = (0, datetime.max.replace(tzinfo=UTC))
 
 _YOUNG_KEYS_MAX: Final = 4_096
 """Keys between two pours. One pour takes about a millisecond."""
+
+_POURED_MAX: Final = 16_384
+"""Older keys poured at once: few cost more each, many stall."""
 
 _YOUNG_OBJECT_BYTES: Final = 48 + 32
 """The two integers of an entry; the dictionary knows its own size."""
@@ -88,8 +92,11 @@ class KeyCache:
     Args:
         memory_bytes_max: Bound on what is held in memory. An eighth is for spans (385 partitions
             per MiB), the rest for keys (about 37,000 per MiB; 290,000 with a spill directory).
+        first_bytes: What the cache starts with; more is taken when that is used up and the oldest
+            keys are still needed. By default all.
+        needed_since: Returns the time from which on keys are needed.
         spill_dir: Where unlinked files may hold older keys, at 22 bytes per key.
-        run_keys: Keys that are forgotten together; by default a 64th of what the memory holds.
+        run_keys: Keys that are forgotten together; by default a 64th of what the cache starts with.
 
     Raises:
         ValueError: The bound is too small to be of use; a quarter of a MiB is enough.
@@ -99,23 +106,31 @@ class KeyCache:
         self,
         *,
         memory_bytes_max: int,
+        first_bytes: int | None = None,
+        needed_since: Callable[[], datetime] = lambda: ALWAYS,
         spill_dir: Path | None = None,
         run_keys: int | None = None,
     ) -> None:
+        first_bytes = min(first_bytes or memory_bytes_max, memory_bytes_max)
         self._spans: Final[OrderedDict[int, Guarantee]] = OrderedDict()
         self._spans_max: Final = max(1, memory_bytes_max // 8 // _SPAN_BYTES)
         # The young generation: keys since the last pour, by fingerprint.
         self._young: Final[dict[int, int]] = {}
         self._young_newest = ALWAYS
-        young_share = memory_bytes_max // 16 // _YOUNG_KEY_BYTES
+        young_share = first_bytes // 16 // _YOUNG_KEY_BYTES
         self._young_keys_max: Final = max(1, min(young_share, _YOUNG_KEYS_MAX))
-        taken = self._spans_max * _SPAN_BYTES + self._young_keys_max * _YOUNG_KEY_BYTES
+        fixed = self._young_keys_max * _YOUNG_KEY_BYTES + _FIXED_BYTES
         geometry = Geometry.plan(
-            memory_bytes_max - taken - _FIXED_BYTES,
+            first_bytes - max(1, first_bytes // 8 // _SPAN_BYTES) * _SPAN_BYTES - fixed,
             is_spilling=spill_dir is not None,
             run_keys=run_keys,
         )
-        self._runs: Final = KeyRuns(geometry, spill_dir=spill_dir)
+        self._runs: Final = KeyRuns(
+            geometry,
+            memory_bytes_max=memory_bytes_max - self._spans_max * _SPAN_BYTES - fixed,
+            needed_since=needed_since,
+            spill_dir=spill_dir,
+        )
 
     @property
     def horizon(self) -> datetime:
@@ -127,6 +142,16 @@ class KeyCache:
         """Memory taken now, the filter's fixed part included."""
         young = sys.getsizeof(self._young) + len(self._young) * _YOUNG_OBJECT_BYTES
         return _FIXED_BYTES + young + len(self._spans) * _SPAN_BYTES + self._runs.memory_bytes
+
+    @property
+    def disk_bytes(self) -> int:
+        """Size of the files."""
+        return self._runs.disk_bytes
+
+    @property
+    def key_count(self) -> int:
+        """Keys held, those that are not needed any more included."""
+        return len(self._young) + self._runs.key_count
 
     def guarantee(self, partition_id: int) -> Guarantee | None:
         """Return what `find` is complete for in the partition; None if for nothing.
@@ -168,6 +193,29 @@ class KeyCache:
         """Take in segments another broker stored; `created_at` is that of the newest of them."""
         self.record(partition_id, first, keys, created_at)
 
+    def extend(
+        self, partition_id: int, segments: Sequence[Segment], *, known: datetime, since: datetime
+    ) -> bool:
+        """Let a span that begins at `known` begin at `since`.
+
+        The segments are those of the partition created in between, in the order of their offsets.
+        Returns False if the span begins elsewhere, or cannot begin there for lack of memory.
+        """
+        span = self._spans.get(partition_id)
+        if span is None or span[1] != known or known <= self.horizon:
+            return False
+        if segments:
+            keys = b"".join([keys for _, _, keys, _ in segments])
+            counts = [len(keys) // KEY_BYTES for _, _, keys, _ in segments]
+            befores = accumulate(counts, initial=0)
+            shifts = [each[1] - before for each, before in zip(segments, befores, strict=False)]
+            offsets = np.arange(sum(counts), dtype=np.int64)
+            offsets += np.repeat(np.array(shifts, np.int64), counts)
+            fingerprints = _joined_fingerprints([(partition_id, keys)], [len(offsets)])
+            self._keep_older(fingerprints, offsets, max(each[3] for each in segments))
+        self._spans[partition_id] = span[0], since
+        return since >= self.horizon
+
     def record_flush(self, segments: Sequence[Segment]) -> None:
         """Take in all the segments of one call; the same as `record` for each, but cheaper."""
         if len(segments) < _RECORD_FEW_SEGMENTS:
@@ -200,7 +248,7 @@ class KeyCache:
     def _find_many(self, writes: Sequence[tuple[int, bytes]]) -> list[Hit]:
         counts = [len(keys) // KEY_BYTES for _, keys in writes]
         fingerprints = _joined_fingerprints(writes, counts)
-        found = dict(self._runs.find(fingerprints))
+        found = self._runs.find(fingerprints)
         self._find_young(fingerprints.tolist(), found)
         if not found:
             return []
@@ -233,6 +281,16 @@ class KeyCache:
                 self._pour_young()
             self._keep_young(portion, offsets[start:end])
             self._young_newest = max(self._young_newest, created_at)
+
+    def _keep_older(
+        self, fingerprints: Fingerprints, offsets: Offsets, created_at: datetime
+    ) -> None:
+        if len(offsets) <= self._young_keys_max:
+            self._keep(fingerprints.tolist(), offsets.tolist(), created_at)
+            return
+        for start in range(0, len(offsets), _POURED_MAX):
+            end = start + _POURED_MAX
+            self._runs.pour(fingerprints[start:end], offsets[start:end], created_at)
 
     def _extend_span(self, partition_id: int, first: int, last: int, created_at: datetime) -> None:
         to, since = self._spans.get(partition_id, _EMPTY)

@@ -4,8 +4,9 @@ A Bloom filter for each run, all of the same size and laid across each other: bi
 belongs to the run in column `c`. The words of a fingerprint, and-ed, have a bit left for every run
 that may hold it. A run that holds it always has its bit; a run that does not, one time in 1,060.
 
-A column is taken clean, released dirty, and wiped before it can be taken again. Wiping passes over
-all words, so it is done in parts; the caller says how far the passage has come.
+A column is taken clean, released dirty, and wiped before it can be taken again. Clearing the words
+of a new filter and wiping pass over all of them, so both are done in parts; the caller says how far
+the passage has come.
 """
 
 from typing import Final
@@ -29,8 +30,19 @@ _HALF: Final = np.uint64(32)
 _ODD: Final = np.uint64(1)
 
 
+def mix(fingerprints: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """Return what filters of any size are probed by: one row per probe.
+
+    Along the fingerprints numpy is three times as quick.
+    """
+    mixed = (fingerprints >> _HALF | _ODD) * _PROBE_NUMBERS
+    mixed += fingerprints
+    mixed &= _LOW_HALF
+    return mixed
+
+
 class RunFilter:
-    """The words and the columns.
+    """The words and the columns. All words are to be cleared before use.
 
     Args:
         run_keys: Fingerprints that are added to one column at most.
@@ -39,9 +51,8 @@ class RunFilter:
 
     def __init__(self, run_keys: int, columns: int) -> None:
         self.word_count: Final = run_keys * WORDS_PER_KEY
-        self._words: Final = np.empty(self.word_count, np.uint64)
         # Not np.zeros: its pages would all be faulted in by the first additions, which are random.
-        self._words.fill(0)
+        self._words: Final = np.empty(self.word_count, np.uint64)
         self._word_view: Final = self._words.data
         self._clean = (1 << columns) - 1
         self._dirty = 0
@@ -52,18 +63,22 @@ class RunFilter:
         """Memory of the words, which does not change."""
         return self._words.nbytes
 
+    def clear(self, words: slice) -> None:
+        """Pass over these words before the filter is used."""
+        self._words[words] = 0
+
     def add(self, fingerprints: npt.NDArray[np.uint64], column: int) -> None:
         """Let these pass for the run in the column from now on."""
-        positions = self._positions(fingerprints).ravel()
+        positions = self._positions(mix(fingerprints)).ravel()
         # A word that occurs twice gets the same bit twice: no need for an unbuffered `or`.
         self._words[positions] = self._words.take(positions) | np.uint64(1 << column)
 
-    def words_of(self, fingerprints: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-        """Return for each fingerprint a word with the bits of the runs that may hold it.
+    def words_of(self, mixed: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+        """Return for each fingerprint, mixed, a word with the bits of the runs that may hold it.
 
         Bits of columns released and not yet wiped may be among them.
         """
-        return np.bitwise_and.reduce(self._words.take(self._positions(fingerprints)), axis=0)
+        return np.bitwise_and.reduce(self._words.take(self._positions(mixed)), axis=0)
 
     def word_of(self, fingerprint: int) -> int:
         """Return the same for one, without numpy's cost per call."""
@@ -105,11 +120,7 @@ class RunFilter:
         self._clean |= self._wiping
         self._wiping = 0
 
-    def _positions(self, fingerprints: npt.NDArray[np.uint64]) -> npt.NDArray[np.intp]:
-        """Return one row per probe: along the fingerprints numpy is three times as quick."""
-        mixed = (fingerprints >> _HALF | _ODD) * _PROBE_NUMBERS
-        mixed += fingerprints
-        mixed &= _LOW_HALF
-        mixed *= np.uint64(self.word_count)
-        mixed >>= _HALF
-        return mixed.view(np.intp)
+    def _positions(self, mixed: npt.NDArray[np.uint64]) -> npt.NDArray[np.intp]:
+        positions = mixed * np.uint64(self.word_count)
+        positions >>= _HALF
+        return positions.view(np.intp)

@@ -77,7 +77,7 @@ class Table:
             is_placed = self.tags.take(slots) == tags
             placed, left = np.flatnonzero(is_placed), np.flatnonzero(~is_placed)
             homes = slots.take(placed)
-            self.offsets[homes] = np.maximum(self.offsets.take(homes), offsets.take(placed))
+            np.maximum.at(self.offsets, homes, offsets.take(placed))
             turn += 1
             tags, offsets = tags.take(left), offsets.take(left)
             slots = (slots.take(left) + _step(turn)) % slot_count
