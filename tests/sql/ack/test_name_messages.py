@@ -1,5 +1,7 @@
 """Acks by transaction id alone, where it repeats; asked through ack_messages."""
 
+import pytest
+
 from tests.sql.support.log import Ack, Poll
 
 
@@ -76,6 +78,24 @@ async def test_without_a_lease_the_one_nearest_to_the_cursor_is_meant(log):
     await log.outcomes(Ack(partition, None, None, "completed", "x"))
 
     assert (await log.pop(group)).offsets == [1, 3, 4]
+
+
+@pytest.mark.parametrize("is_conflating", [False, True])
+async def test_without_a_lease_what_was_never_delivered_is_not_meant_by_an_ack_that_comes_again(
+    log, is_conflating
+):
+    partition, group = await log.partition()
+    await log.set_options("hive", dedup_window_s=0)
+    if is_conflating:
+        await log.execute("update skep.consumer_group set conflation = true where id = $1", group)
+    await log.push(partition, *"ax")
+    await log.pop(group, Poll())
+    again = Ack(partition, None, None, "completed", "x")
+    first = await log.outcomes(again)
+    await log.push(partition, *"bx")
+
+    assert (first, await log.outcomes(again)) == (["acked"], ["noop"])
+    assert (await log.cursor(partition, group))["acked"] == 2
 
 
 async def test_the_newest_message_of_a_conflating_group_stands_for_those_before_it(log):

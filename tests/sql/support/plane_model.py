@@ -253,9 +253,11 @@ class Reader:
             self._name(name, sorted(its_acks, key=_severity), explicit)
 
     def _name(self, name: str, acks: Sequence[Ack], explicit: set[int]) -> None:
-        position, reach = self.position, self.leased or self.position + 10_000
+        position, delivered = self.position, max(self.deliveries, default=0)
         places = [at for at, kept in self.partition.messages.items() if kept.name == name]
-        ahead = [at for at in places if position < at <= reach]
+        ahead = [at for at in places if position < at <= (self.leased or delivered)]
+        if self.leased is None and not ahead and not any(at <= position for at in places):
+            ahead = [at for at in places if at <= position + 10_000]
         closed = self.finished | self.nacked | explicit
         unanswered = sorted(set(ahead) - closed, reverse=self.leased is not None)
         meant = sorted(unanswered[: len(acks)])

@@ -6,7 +6,8 @@
 -- Locks   none; the caller holds the cursor.
 -- Why     Several messages under a lease may have the same transaction id. An ack means the newest
 --         that is not answered, in this call or before; without a lease the one nearest to the
---         cursor, because a later one may never have been delivered. Of as many acks as messages
+--         cursor. A message that was never delivered is meant only if no other has the id: it
+--         must not be completed by an ack that comes again. Of as many acks as messages
 --         each gets its own. While some stay unnamed, an ack speaks for its own message only. Where
 --         such acks differ nothing tells which message failed: none of them counts as completed,
 --         and the most severe goes to the oldest.
@@ -28,8 +29,13 @@ language sql stable as $$
     group by p_key[i.item]
   ) a
   cross join lateral (
-    select skep.find_offsets(p_cursor.partition_id, p_cursor.acked, p_cursor.leased, a.key)
-      as places
+    select coalesce(
+      skep.find_offsets(
+        p_cursor.partition_id, p_cursor.acked,
+        coalesce(p_cursor.leased, greatest(p_cursor.delivered, p_cursor.acked)), a.key),
+      case when p_cursor.leased is null then
+        skep.find_offsets(p_cursor.partition_id, p_cursor.acked, null, a.key)
+      end) as places
     offset 0
   ) p
   cross join lateral (
