@@ -10,9 +10,11 @@ looking into the payload. What stands before it must not contain these character
 their quotes, and headers are written with a space behind each comma.
 """
 
-from collections.abc import Mapping
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Final, TypeAlias
+from itertools import accumulate
+from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 import msgspec
@@ -31,6 +33,13 @@ UNTRACED_MARK: Final = b',"traceId":null,"producerSub":null'
 HEADERS_MARK: Final = b',"headers":'
 HEADER_SEPARATOR: Final = b", "
 """The space keeps a header named "data" from looking like the beginning of the payload."""
+
+SEGMENT_BYTES_MAX: Final = 8_000
+"""Bytes of a segment's body and keys, unless it holds a single message: with its other columns it
+just fits on a page of PostgreSQL. A pop of one message reads a whole segment."""
+
+_MESSAGE_BYTES: Final = 16 + 1
+"""What a message adds to its envelope: its key, and a comma or bracket."""
 
 Header: TypeAlias = str | int | float | bool | None
 
@@ -78,6 +87,51 @@ def build_envelope(
         b'"headers":%b,' % _spell_headers(headers) if headers else b"",
         payload,
     )
+
+
+class Segments(NamedTuple):
+    """The messages of several partitions as they are stored; see `skep.row_spans`."""
+
+    bodies: list[bytes]
+    row_to: list[int] | None
+    """Per partition, how many bodies there are up to its last; None where each has one."""
+    row_end: list[int] | None
+    """Per body, how many messages of its partition lie in it and before it."""
+
+
+def join_segments(partitions: Iterable[Sequence[bytes]]) -> Segments:
+    """Join the envelopes of each partition to segments of a size."""
+    bodies: list[bytes] = []
+    row_to: list[int] = []
+    row_end: list[int] = []
+    for envelopes in partitions:
+        count = len(envelopes)
+        size = sum(map(len, envelopes)) + count * _MESSAGE_BYTES
+        if size <= SEGMENT_BYTES_MAX or count == 1:
+            bodies.append(b"[%b]" % b",".join(envelopes))
+            row_end.append(count)
+        else:
+            low = 0
+            for high in _segment_ends(envelopes):
+                bodies.append(b"[%b]" % b",".join(envelopes[low:high]))
+                row_end.append(high)
+                low = high
+        row_to.append(len(bodies))
+    if len(bodies) == len(row_to):
+        return Segments(bodies, None, None)
+    return Segments(bodies, row_to, row_end)
+
+
+def _segment_ends(envelopes: Sequence[bytes]) -> list[int]:
+    """Return behind which messages segments end: each takes as many as fit, at least one."""
+    sizes = list(accumulate(len(envelope) + _MESSAGE_BYTES for envelope in envelopes))
+    ends: list[int] = []
+    low = taken = 0
+    while low < len(sizes):
+        low = max(bisect_right(sizes, taken + SEGMENT_BYTES_MAX, low), low + 1)
+        taken = sizes[low - 1]
+        ends.append(low)
+    return ends
 
 
 def cut_envelope(envelope: bytes) -> tuple[bytes, bytes]:

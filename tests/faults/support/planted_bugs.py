@@ -23,7 +23,8 @@ UNLOCKED_PUSH = """
 create or replace function skep.push_segments(
   p_partition_id bigint[], p_count integer[], p_guaranteed_to bigint[],
   p_guaranteed_since timestamptz[], p_keys bytea[], p_body bytea[], p_resolve boolean,
-  p_queue_id integer[] default null, p_version integer[] default null)
+  p_queue_id integer[] default null, p_version integer[] default null,
+  p_row_to integer[] default null, p_row_end integer[] default null)
 returns table (
   partition_id bigint, first bigint, created_at timestamptz,
   duplicate_index integer[], duplicate_offset bigint[],
@@ -56,13 +57,15 @@ end $$;
 
 create or replace function skep.push_guaranteed(
   p_partition_id bigint[], p_count integer[], p_guaranteed_to bigint[], p_keys bytea[],
-  p_body bytea[], p_queue_id integer[], p_version integer[], p_guaranteed_since timestamptz)
+  p_body bytea[], p_queue_id integer[], p_version integer[], p_guaranteed_since timestamptz,
+  p_row_to integer[] default null, p_row_end integer[] default null)
 returns table (partition_id bigint, first bigint, created_at timestamptz)
 language sql as 'select null::bigint, null::bigint, null::timestamptz where false';
 
 create or replace function skep.push_contested(
   p_partition_id bigint[], p_count integer[], p_guaranteed_to bigint[], p_keys bytea[],
-  p_body bytea[], p_queue_id integer[], p_version integer[], p_guaranteed_since timestamptz)
+  p_body bytea[], p_queue_id integer[], p_version integer[], p_guaranteed_since timestamptz,
+  p_row_to integer[] default null, p_row_end integer[] default null)
 returns table (partition_id bigint, first bigint, created_at timestamptz, keys bytea)
 language sql as 'select null::bigint, null::bigint, null::timestamptz, null::bytea where false';
 """

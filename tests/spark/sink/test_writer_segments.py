@@ -15,7 +15,6 @@ from skep.spark.sink.rows import CHECKED, Reject
 from skep.spark.sink.rules import QueueRules
 from skep.spark.sink.segments import (
     SEGMENT_BYTES,
-    SEGMENT_MESSAGES_MAX,
     Place,
     SegmentMaker,
 )
@@ -98,16 +97,13 @@ def test_rows_are_sorted_by_partition_and_stay_in_order(partitions):
         assert segment["messages"] == len(segment["keys"]) // 16 == len(expected)
 
 
-def test_segments_end_when_they_have_enough_messages_or_bytes():
-    small = [("q", "p", f"s{n}", "0") for n in range(2 * SEGMENT_MESSAGES_MAX + 1)]
+def test_segments_end_when_they_have_enough_bytes():
     large = [("q", "z", f"l{n}", f'"{"x" * (SEGMENT_BYTES // 4)}"') for n in range(9)]
 
-    by_count = segments_of(rows_of(*small))
-    by_bytes = segments_of(rows_of(*large))
+    found = segments_of(rows_of(*large))
 
-    assert [each["messages"] for each in by_count] == [SEGMENT_MESSAGES_MAX] * 2 + [1]
-    assert [each["messages"] for each in by_bytes] == [4, 4, 1]
-    assert [each["number"] for each in by_count] == [0, 1, 2]
+    assert [each["messages"] for each in found] == [4, 4, 1]
+    assert [each["number"] for each in found] == [0, 1, 2]
 
 
 def test_numbers_go_on_from_flush_to_flush():

@@ -44,6 +44,17 @@ async def test_messages_of_the_same_time_keep_the_order_in_which_they_were_sent(
     assert await stored(log) == names
 
 
+async def test_many_messages_become_segments_of_a_size(log):
+    names = {each: [f"{each}{number}" for number in range(200)] for each in "ab"}
+    for partition, those in names.items():
+        await schedule(log, *those, delay_s=0, partition=partition)
+
+    assert (await sequence(log)).moved == 400
+
+    assert (await stored(log), await stored(log, "b")) == (names["a"], names["b"])
+    assert await log.value("select count(*) from skep.segment") > 4
+
+
 async def test_a_message_scheduled_for_the_past_is_due(log):
     await schedule(log, "x", delay_s=-5)
 

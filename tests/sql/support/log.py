@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 
 from skep.db.access.slots import HOT_PATH
+from skep.model.envelopes import Segments, join_segments
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
@@ -189,6 +190,13 @@ def body_of(envelopes: Iterable[str]) -> bytes:
     return f"[{','.join(envelopes)}]".encode()
 
 
+def joined(writes: Mapping[int, Sequence[str]]) -> Segments:
+    """Return what is to be stored of these messages, as the broker cuts it."""
+    return join_segments(
+        [[envelope(name).encode() for name in writes[id_]] for id_ in sorted(writes)]
+    )
+
+
 class Log:
     """One session with the log, with a clock of its own."""
 
@@ -334,9 +342,9 @@ class Log:
         *,
         resolve: bool = False,
     ) -> list[Pushed]:
-        """Push one segment into each of several partitions, in one call."""
-        bodies = {id_: body_of(map(envelope, names)) for id_, names in writes.items()}
-        return await self.push_bodies(writes, bodies, guarantees, resolve=resolve)
+        """Push into several partitions in one call."""
+        segments = joined(writes)
+        return await self._push(writes, segments, guarantees, resolve=resolve)
 
     async def push_bodies(
         self,
@@ -346,17 +354,24 @@ class Log:
         *,
         resolve: bool = False,
     ) -> list[Pushed]:
+        """Push with bodies that no broker makes."""
+        segments = Segments([bodies[id_] for id_ in sorted(writes)], None, None)
+        return await self._push(writes, segments, guarantees, resolve=resolve)
+
+    async def _push(self, writes, segments, guarantees, *, resolve):
         ids = sorted(writes)
         guaranteed = [(guarantees or {}).get(id_, NOTHING) for id_ in ids]
         found = await self.rows(
-            "select * from skep.push_segments($1, $2, $3, $4, $5, $6, $7)",
+            "select * from skep.push_segments($1, $2, $3, $4, $5, $6, $7, null, null, $8, $9)",
             ids,
             [len(writes[id_]) for id_ in ids],
             [guarantee.to for guarantee in guaranteed],
             [guarantee.since for guarantee in guaranteed],
             [keys_of(writes[id_]) for id_ in ids],
-            [bodies[id_] for id_ in ids],
+            segments.bodies,
             resolve,
+            segments.row_to,
+            segments.row_end,
         )
         return [Pushed(*row) for row in found]
 
@@ -410,16 +425,19 @@ class Log:
         ids = sorted(writes)
         if versions is None:
             versions = await self.versions(ids)
+        segments = joined(writes)
         return await self.rows(
-            f"select * from skep.{function}($1, $2, $3, $4, $5, $6, $7, $8)",
+            f"select * from skep.{function}($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
             ids,
             [len(writes[id_]) for id_ in ids],
             [heads[id_] for id_ in ids],
             [keys_of(writes[id_]) for id_ in ids],
-            [body_of(map(envelope, writes[id_])) for id_ in ids],
+            segments.bodies,
             list(versions),
             list(versions.values()),
             since,
+            segments.row_to,
+            segments.row_end,
         )
 
     async def versions(self, partition_ids: Iterable[int]) -> dict[int, int]:

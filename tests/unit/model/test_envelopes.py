@@ -7,7 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skep.model.envelopes import build_envelope, checked_trace_id, cut_envelope
+from skep.model.envelopes import (
+    SEGMENT_BYTES_MAX,
+    build_envelope,
+    checked_trace_id,
+    cut_envelope,
+    join_segments,
+)
 from skep.model.errors import BadRequest, Defect
 
 MARK = b',"data":'
@@ -92,3 +98,30 @@ def test_an_envelope_is_cut_before_its_payload():
 def test_what_has_no_payload_is_no_envelope():
     with pytest.raises(Defect):
         cut_envelope(b"null")
+
+
+@given(st.lists(st.lists(st.integers(1, 9_000), min_size=1, max_size=30), min_size=1, max_size=5))
+def test_segments_hold_all_messages_in_order_and_as_many_as_fit(partitions):
+    envelopes = [
+        [b"%d" % i * (n // len(b"%d" % i) + 1) for i, n in enumerate(p)] for p in partitions
+    ]
+
+    bodies, row_to, row_end = join_segments(envelopes)
+
+    row_to = row_to or list(range(1, len(partitions) + 1))
+    row_end = row_end or list(map(len, envelopes))
+    assert (row_to[-1], len(row_end)) == (len(bodies), len(bodies))
+    start = 0
+    for messages, end in zip(envelopes, row_to, strict=True):
+        low = 0
+        for body, high in zip(bodies[start:end], row_end[start:end], strict=True):
+            assert body == b"[%b]" % b",".join(messages[low:high])
+            assert high == low + 1 or _size(messages[low:high]) <= SEGMENT_BYTES_MAX
+            assert high == len(messages) or _size(messages[low : high + 1]) > SEGMENT_BYTES_MAX
+            low = high
+        assert low == len(messages)
+        start = end
+
+
+def _size(envelopes):
+    return sum(map(len, envelopes)) + 17 * len(envelopes)

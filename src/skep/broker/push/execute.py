@@ -24,13 +24,18 @@ from skep.broker.push.rules import Enforcer, QueueRules, RuleBook
 from skep.db.access.errors import DuplicateInGap, RulesChanged
 from skep.db.access.slots import Caller
 from skep.engine.key_cache.cache import NO_GUARANTEE, Guarantee, KeyCache, Segment
+from skep.model.envelopes import join_segments
 from skep.model.errors import PartitionDeferred, SkepError, Unavailable
 from skep.model.ids import OFFSET_LOW_BITS, message_id_head
 from skep.telemetry.meters import Meters
 
-PUSH_CALL: Final = "select * from skep.push_segments($1, $2, $3, $4, $5, $6, $7, $8, $9)"
-PUSH_GUARANTEED_CALL: Final = "select * from skep.push_guaranteed($1, $2, $3, $4, $5, $6, $7, $8)"
-PUSH_CONTESTED_CALL: Final = "select * from skep.push_contested($1, $2, $3, $4, $5, $6, $7, $8)"
+PUSH_CALL: Final = "select * from skep.push_segments($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
+PUSH_GUARANTEED_CALL: Final = (
+    "select * from skep.push_guaranteed($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
+)
+PUSH_CONTESTED_CALL: Final = (
+    "select * from skep.push_contested($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
+)
 CONFIRM_CALL: Final = "select * from skep.confirm_duplicates($1, $2, $3)"
 
 
@@ -78,11 +83,11 @@ class Flush(msgspec.Struct, eq=False):
         """Encrypt the envelopes; `gather` restores them."""
         self.entries = [(*entry[:3], seal(entry[3]), *entry[4:]) for entry in self.entries]
 
-    def join_body(self) -> bytes:
-        """Join the envelopes into the body of a segment."""
-        body = b"[%b]" % b",".join([entry[3] for entry in self.entries])
-        self.body_bytes = len(body)
-        return body
+    def envelopes(self) -> list[bytes]:
+        """Return what is to be stored."""
+        envelopes = [entry[3] for entry in self.entries]
+        self.body_bytes = sum(map(len, envelopes))
+        return envelopes
 
     def refuse(self, entry: Entry, error: SkepError) -> None:
         """Answer that an entry is not stored, nor are those with its key."""
@@ -326,16 +331,19 @@ class PushExecutor:
         rules: Sequence[QueueRules],
     ) -> Sequence[Any]:
         """Store flushes with what the cache guarantees of them."""
+        segments = join_segments([flush.envelopes() for flush, _ in guaranteed])
         return await self.caller.call(
             call,
             [flush.partition.partition_id for flush, _ in guaranteed],
             [len(flush.entries) for flush, _ in guaranteed],
             [to if flush.partition.rules.dedup_window_s else None for flush, (to, _) in guaranteed],
             [flush.keys for flush, _ in guaranteed],
-            [flush.join_body() for flush, _ in guaranteed],
+            segments.bodies,
             [each.queue_id for each in rules],
             [each.version for each in rules],
             max(since for _, (_, since) in guaranteed),
+            segments.row_to,
+            segments.row_end,
         )
 
     def _find_guaranteed(
@@ -369,6 +377,7 @@ class PushExecutor:
             for flush, span in zip(flushes, spans, strict=True)
         ]
         rules = {flush.partition.rules for flush in flushes}
+        segments = join_segments([flush.envelopes() for flush in flushes])
         return await self.caller.call(
             PUSH_CALL,
             partition_ids,
@@ -376,10 +385,12 @@ class PushExecutor:
             [to for to, _ in guaranteed],
             [since for _, since in guaranteed],
             [flush.keys for flush in flushes],
-            [flush.join_body() for flush in flushes],
+            segments.bodies,
             is_repeated,
             [each.queue_id for each in rules],
             [each.version for each in rules],
+            segments.row_to,
+            segments.row_end,
         )
 
     async def _follow_rules(self, flushes: dict[int, Flush], *, is_repeated: bool) -> None:

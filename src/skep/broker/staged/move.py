@@ -29,11 +29,13 @@ from skep.broker.transaction.cached_partitions import CachedPartitions
 from skep.db.access.errors import RejectedData, RulesChanged
 from skep.db.access.functions import Functions
 from skep.engine.key_cache.cache import KEY_BYTES, KeyCache
-from skep.model.envelopes import build_envelope, end_of_life
+from skep.model.envelopes import build_envelope, end_of_life, join_segments
 from skep.model.errors import SkepError
 from skep.telemetry.meters import NoteLetters
 
-SEQUENCE_CALL: Final = "select * from skep.sequence_staged($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
+SEQUENCE_CALL: Final = (
+    "select * from skep.sequence_staged($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"
+)
 
 BATCH_MESSAGES_MAX: Final = 1_000
 
@@ -316,10 +318,9 @@ class _SequenceCall:
             [to for to, _ in guaranteed],
             [since for _, since in guaranteed],
             keys,
-            [
-                b"[%b]" % b",".join([message.envelope for message in messages])
-                for _, messages in self._writes
-            ],
+            *join_segments(
+                [[message.envelope for message in messages] for _, messages in self._writes]
+            ),
         )
 
     def settle(self, rows: Sequence[Any], cache: KeyCache) -> list[Partition]:

@@ -28,10 +28,10 @@ from skep.spark.sink.json_rows import json_texts, pc
 from skep.spark.sink.rows import MADE_UP, Reject
 from skep.spark.sink.rules import QueueRules
 
-SEGMENT_MESSAGES_MAX: Final = 500
-SEGMENT_BYTES: Final = 128 << 10
-"""A segment ends with the first of these. Larger ones are cheaper to write and to probe for
-duplicates; but a consumer that asks for ten messages reads the whole segment they are in."""
+SEGMENT_BYTES: Final = 32 << 10
+"""A segment ends with the message that exceeds it. Segments are larger than those of pushes on
+purpose: bodies of this size lie out of line, so that the commit that gives them their place does
+not write them again. A consumer reads the whole segment that its messages are in."""
 KEY_BYTES: Final = 16
 
 Seal = Callable[[bytes], bytes]
@@ -247,10 +247,7 @@ def _segment_starts(codes: Any, sizes: Any) -> Any:
         np.where(np.append(True, codes[1:] != codes[:-1]), rows, 0)
     )
     bytes_before = np.append(0, np.cumsum(sizes, dtype=np.int64)[:-1])
-    by_count = (rows - partition_start) // SEGMENT_MESSAGES_MAX
-    by_bytes = (bytes_before - bytes_before[partition_start]) // SEGMENT_BYTES
-    # A new partition, or either of the two counters has gone on: a segment ends with both.
-    number = by_count + by_bytes
+    number = (bytes_before - bytes_before[partition_start]) // SEGMENT_BYTES
     is_start = np.append(True, (codes[1:] != codes[:-1]) | (number[1:] != number[:-1]))
     return np.flatnonzero(is_start)
 

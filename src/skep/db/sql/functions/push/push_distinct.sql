@@ -34,16 +34,17 @@ begin
     select m.partition, array_agg(m.item::integer order by m.item) as items,
            array_agg(m.key order by m.item) as keys,
            array_agg(m.envelope order by m.item) as envelopes,
-           string_agg(m.key, '' order by m.item) as joined_keys,
-           '['::bytea || string_agg(m.envelope, ',' order by m.item) || ']' as body
+           string_agg(m.key, '' order by m.item) as joined_keys
     from unnest(p_partition, p_key, p_envelope) with ordinality m(partition, key, envelope, item)
     group by m.partition order by m.partition
   loop
     v_at := v_sent.partition;
-    select * into v_pushed from skep.push_segments(
+    select r.* into v_pushed
+    from skep.join_envelopes(v_sent.envelopes) e
+    cross join lateral skep.push_segments(
       array[p_partition_id[v_at]], array[cardinality(v_sent.items)],
-      array[p_guaranteed_to[v_at]], array[p_guaranteed_since[v_at]],
-      array[v_sent.joined_keys], array[v_sent.body], p_resolve);
+      array[p_guaranteed_to[v_at]], array[p_guaranteed_since[v_at]], array[v_sent.joined_keys],
+      e.body, p_resolve, null, null, array[cardinality(e.body)], e.row_end) r;
     continue when not found;
     gap_first[v_at] := v_pushed.gap_first;
     gap_keys[v_at] := v_pushed.gap_keys;
@@ -56,16 +57,18 @@ begin
       end loop;
       select array_agg(m.item order by m.item) as items,
              string_agg(m.key, '' order by m.item) as joined_keys,
-             '['::bytea || string_agg(m.envelope, ',' order by m.item) || ']' as body
+             array_agg(m.envelope order by m.item) as envelopes
       into v_rest
       from unnest(v_sent.items, v_sent.keys, v_sent.envelopes) m(item, key, envelope)
       where not push_is_duplicate[m.item];
       continue when v_rest.items is null;
       v_sent.items := v_rest.items;
-      select * into strict v_pushed from skep.push_segments(
+      select r.* into strict v_pushed
+      from skep.join_envelopes(v_rest.envelopes) e
+      cross join lateral skep.push_segments(
         array[p_partition_id[v_at]], array[cardinality(v_rest.items)],
-        array[9223372036854775807], array['-infinity'::timestamptz],
-        array[v_rest.joined_keys], array[v_rest.body], false);
+        array[9223372036854775807], array['-infinity'::timestamptz], array[v_rest.joined_keys],
+        e.body, false, null, null, array[cardinality(e.body)], e.row_end) r;
     end if;
     partition_first[v_at] := v_pushed.first;
     partition_created_at[v_at] := v_pushed.created_at;

@@ -1,6 +1,7 @@
 -- push_doubtful: the rare half of a push: probe partitions that the broker's guarantee does not
 -- cover, and append what has no duplicates.
--- Takes   as push_segments; p_doubtful: the partitions to probe.
+-- Takes   as push_segments; p_doubtful: the partitions to probe; p_only: those to
+--         store into, null for all.
 -- Returns as push_segments.
 -- Locks   as push_segments; the caller holds the partitions.
 -- Why     Probing costs 0.3 to 0.4 us of CPU per stored key, so it must stay out of the common
@@ -8,7 +9,8 @@
 create function skep.push_doubtful(
   p_partition_id bigint[], p_count integer[], p_guaranteed_to bigint[],
   p_guaranteed_since timestamptz[], p_keys bytea[], p_body bytea[], p_resolve boolean,
-  p_doubtful bigint[], p_now timestamptz)
+  p_doubtful bigint[], p_now timestamptz, p_row_to integer[] default null,
+  p_row_end integer[] default null, p_only bigint[] default null)
 returns table (
   partition_id bigint, first bigint, created_at timestamptz,
   duplicate_index integer[], duplicate_offset bigint[],
@@ -20,26 +22,24 @@ as $$
 begin
   return query
   with probed as materialized (
-    select i.id, i.count, i.keys, i.body, f.*
-    from unnest(p_partition_id, p_count, p_guaranteed_to, p_guaranteed_since, p_keys, p_body)
-           i(id, count, guaranteed_to, guaranteed_since, keys, body)
+    select i.id, f.*
+    from unnest(p_partition_id, p_guaranteed_to, p_guaranteed_since, p_keys)
+           i(id, guaranteed_to, guaranteed_since, keys)
     left join lateral (
       select * from skep.find_duplicates(
         i.id, i.keys, i.guaranteed_to, i.guaranteed_since, p_now, p_resolve)
       where i.id = any(p_doubtful)
       limit 1  -- keeps this subquery apart; as a join condition it would be checked after probing
     ) f on true
-  ),
-  clean as (
-    select array_agg(p.id order by p.id) as ids, array_agg(p.count order by p.id) as counts,
-           array_agg(p.keys order by p.id) as keys, array_agg(p.body order by p.id) as bodies
-    from probed p
-    where p.duplicate_index is null
+    where p_only is null or i.id = any(p_only)
   ),
   appended as materialized (
     select a.partition_id, a.first, a.created_at
-    from clean c
-    cross join lateral skep.append_segments(c.ids, c.counts, c.keys, c.bodies, p_now) a
+    from (
+      select array_agg(p.id) as ids from probed p where p.duplicate_index is null
+    ) c
+    cross join lateral skep.append_segments(
+      p_partition_id, p_count, p_keys, p_body, p_now, p_row_to, p_row_end, c.ids) a
     where c.ids is not null
   )
   select p.id, a.first, a.created_at, p.duplicate_index, p.duplicate_offset,

@@ -1,9 +1,9 @@
--- push_guaranteed: append one segment to each of many partitions that no other broker pushed to.
+-- push_guaranteed: append messages to each of many partitions that no other broker pushed to.
 -- Takes   p_partition_id: ascending, no id twice. p_guaranteed_to: the broker's cache proves that
 --         none of the keys occurs up to this offset; null for a queue without duplicate detection.
 --         p_queue_id, p_version: the queues and the versions of their rules. p_guaranteed_since:
---         the guarantee covers segments created at or after.
--- Returns per stored segment. No row for a partition that another broker pushed to, that has
+--         the guarantee covers segments created at or after. The rest as row_spans.
+-- Returns per partition that got messages. No row for a partition that another broker pushed to, that has
 --         deferred operations or does not exist; none at all if the guarantee does not reach back
 --         to the start of the window or a queue is gone. Those go through push_segments.
 -- Raises  SK409 if a queue was reconfigured.
@@ -16,7 +16,8 @@
 --         same transaction: it holds locks on higher ids.
 create function skep.push_guaranteed(
   p_partition_id bigint[], p_count integer[], p_guaranteed_to bigint[], p_keys bytea[],
-  p_body bytea[], p_queue_id integer[], p_version integer[], p_guaranteed_since timestamptz)
+  p_body bytea[], p_queue_id integer[], p_version integer[], p_guaranteed_since timestamptz,
+  p_row_to integer[] default null, p_row_end integer[] default null)
 returns table (partition_id bigint, first bigint, created_at timestamptz)
 language plpgsql as $$
 #variable_conflict use_column
@@ -33,18 +34,20 @@ begin
   with allocated as (
     update skep.partition p
     set head = p.head + i.count, pushed_at = greatest(p.pushed_at, v_now)
-    from unnest(p_partition_id, p_count, p_guaranteed_to, p_keys, p_body)
-           i(id, count, guaranteed_to, keys, body)
+    from unnest(p_partition_id, p_count, p_guaranteed_to) with ordinality
+           i(id, count, guaranteed_to, place)
     where p.id = any(array[i.id]) and (p.head = i.guaranteed_to or i.guaranteed_to is null)
       and p.deferred_pushes = 0
-    returning p.id, p.queue_id, p.head - i.count + 1 as first, p.head as last, p.pushed_at,
-              i.keys, i.body
+    returning p.id, p.queue_id, p.head - i.count as base, i.count, p.pushed_at,
+              i.place::integer as place
   ),
   stored as (
     insert into skep.segment (partition_id, first, last, queue_id, created_at, keys, body)
-    select a.id, a.first, a.last, a.queue_id, a.pushed_at, a.keys, a.body from allocated a
+    select a.id, a.base + r.low, a.base + r.high, a.queue_id, a.pushed_at,
+           substr(p_keys[a.place], r.low * 16 - 15, (r.high - r.low + 1) * 16), p_body[r.number]
+    from allocated a cross join lateral skep.row_spans(a.place, a.count, p_row_to, p_row_end) r
   )
-  select a.id, a.first, a.pushed_at from allocated a;
+  select a.id, a.base + 1, a.pushed_at from allocated a;
 
   perform skep.wake_idle(p_partition_id, v_now);
 end $$;

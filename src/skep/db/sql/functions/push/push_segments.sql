@@ -1,6 +1,6 @@
--- push_segments: append one segment to each of many partitions.
--- Takes   p_partition_id: ascending, no id twice. p_count: messages in the segment. p_keys, p_body:
---         their keys and envelopes. p_guaranteed_to, p_guaranteed_since: the broker's cache proves
+-- push_segments: append messages to each of many partitions.
+-- Takes   p_partition_id: ascending, no id twice. p_count: messages. p_keys: their keys. p_body:
+--         the bodies of the segments, p_row_to and p_row_end as row_spans. p_guaranteed_to, p_guaranteed_since: the broker's cache proves
 --         that none of the keys occurs up to guaranteed_to in segments created at or after
 --         guaranteed_since (0 and 'infinity': it proves nothing). p_resolve: this repeats a call
 --         whose outcome was lost, so search above guaranteed_to whatever the window. p_queue_id,
@@ -26,7 +26,8 @@
 create function skep.push_segments(
   p_partition_id bigint[], p_count integer[], p_guaranteed_to bigint[],
   p_guaranteed_since timestamptz[], p_keys bytea[], p_body bytea[], p_resolve boolean,
-  p_queue_id integer[] default null, p_version integer[] default null)
+  p_queue_id integer[] default null, p_version integer[] default null,
+  p_row_to integer[] default null, p_row_end integer[] default null)
 returns table (
   partition_id bigint, first bigint, created_at timestamptz,
   duplicate_index integer[], duplicate_offset bigint[],
@@ -44,7 +45,8 @@ begin
   end if;
   -- One pass locks in order and finds the partitions that the guarantee does not cover.
   v_now := skep.now();
-  select array_agg(l.id) filter (where l.doubtful), array_agg(l.id) filter (where not l.deferred),
+  select array_agg(l.id) filter (where l.doubtful and not l.deferred),
+         array_agg(l.id) filter (where not l.deferred),
          array_agg(l.id) filter (where l.deferred)
   into v_doubtful, v_living, v_deferred
   from (
@@ -73,27 +75,14 @@ begin
   end if;
   v_now := greatest(v_now, skep.now());  -- the locks may have been waited for
 
-  if cardinality(v_living) < cardinality(p_partition_id) then
-    -- Nothing is stored in partitions of a removed queue, nor where deferred operations wait.
-    return query
-    select r.* from (
-      select array_agg(i.id) as id, array_agg(i.count) as count,
-             array_agg(i.guaranteed_to) as guaranteed_to,
-             array_agg(i.guaranteed_since) as guaranteed_since, array_agg(i.keys) as keys,
-             array_agg(i.body) as body
-      from unnest(p_partition_id, p_count, p_guaranteed_to, p_guaranteed_since, p_keys, p_body)
-             i(id, count, guaranteed_to, guaranteed_since, keys, body)
-      where i.id = any(v_living)
-    ) l
-    cross join lateral skep.push_segments(
-      l.id, l.count, l.guaranteed_to, l.guaranteed_since, l.keys, l.body, p_resolve) r;
-    return;
-  end if;
+  -- Nothing is stored in partitions of a removed queue, nor where deferred operations wait.
+  v_living := case when cardinality(v_living) < cardinality(p_partition_id) then v_living end;
   if v_doubtful is not null then
     return query select * from skep.push_doubtful(
       p_partition_id, p_count, p_guaranteed_to, p_guaranteed_since, p_keys, p_body, p_resolve,
-      v_doubtful, v_now);
+      v_doubtful, v_now, p_row_to, p_row_end, v_living);
     return;
   end if;
-  return query select * from skep.append_segments(p_partition_id, p_count, p_keys, p_body, v_now);
+  return query select * from skep.append_segments(
+    p_partition_id, p_count, p_keys, p_body, v_now, p_row_to, p_row_end, v_living);
 end $$;

@@ -84,21 +84,31 @@ begin
     flush as (
       select w.partition_id, count(*)::integer as count,
              string_agg(w.key, ''::bytea order by w.index) as keys,
-             '['::bytea || string_agg(w.envelope, ','::bytea order by w.index) || ']'::bytea as body
+             array_agg(w.envelope order by w.index) as envelopes
       from waiting w group by w.partition_id
+    ),
+    segments as (
+      select f.partition_id, f.count, f.keys, e.body, e.row_end,
+             sum(cardinality(e.body)) over (order by f.partition_id)::integer as row_to
+      from flush f cross join lateral skep.join_envelopes(f.envelopes) e
     ),
     pushed as materialized (
       select r.*
       from (
-        select array_agg(f.partition_id order by f.partition_id) as ids,
-               array_agg(f.count order by f.partition_id) as counts,
-               array_agg(f.keys order by f.partition_id) as keys,
-               array_agg(f.body order by f.partition_id) as bodies
-        from flush f
+        select array_agg(g.partition_id order by g.partition_id) as ids,
+               array_agg(g.count order by g.partition_id) as counts,
+               array_agg(g.keys order by g.partition_id) as keys,
+               array_agg(g.row_to order by g.partition_id) as row_to,
+               (select array_agg(b.body order by h.partition_id, b.number)
+                from segments h cross join unnest(h.body) with ordinality b(body, number)) as bodies,
+               (select array_agg(e.row_end order by h.partition_id, e.row_end)
+                from segments h cross join unnest(h.row_end) e(row_end)) as row_end
+        from segments g
       ) a
       cross join lateral skep.push_segments(
         a.ids, a.counts, array_fill(0::bigint, array[cardinality(a.ids)]),
-        array_fill('infinity'::timestamptz, array[cardinality(a.ids)]), a.keys, a.bodies, false) r
+        array_fill('infinity'::timestamptz, array[cardinality(a.ids)]), a.keys, a.bodies, false,
+        null, null, a.row_to, a.row_end) r
       where a.ids is not null
     ),
     settled as (

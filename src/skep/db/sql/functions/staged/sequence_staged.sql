@@ -13,7 +13,8 @@
 create function skep.sequence_staged(
   p_id bigint[], p_id_partition integer[], p_queue_id integer[], p_version integer[],
   p_partition_id bigint[], p_count integer[], p_guaranteed_to bigint[],
-  p_guaranteed_since timestamptz[], p_keys bytea[], p_body bytea[])
+  p_guaranteed_since timestamptz[], p_keys bytea[], p_body bytea[],
+  p_row_to integer[] default null, p_row_end integer[] default null)
 returns table (
   partition integer, partition_id bigint, first bigint, created_at timestamptz,
   duplicate_index integer[], duplicate_offset bigint[],
@@ -34,7 +35,8 @@ begin
       gap_keys, gap_created_at in
     select width_bucket(s.partition_id, p_partition_id), s.*
     from skep.push_segments(
-      p_partition_id, p_count, p_guaranteed_to, p_guaranteed_since, p_keys, p_body, false) s
+      p_partition_id, p_count, p_guaranteed_to, p_guaranteed_since, p_keys, p_body, false,
+      null, null, p_row_to, p_row_end) s
   loop
     v_partitions := v_partitions + 1;
     v_is_stored[partition] := first is not null;
