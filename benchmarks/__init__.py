@@ -9,6 +9,7 @@ talks to them), `bench` and `scenarios` (what is measured), `stack` and `machine
 measured on), `run` (all of it in order), `against` (two checkouts in turns), `report` (tables and
 JSON).
 
-`listings` stands apart and has a command of its own: how long the first pages of listings take. So
-does `dashboard`: what an open page of the dashboard costs, and whether it stays responsive.
+`aging`, `listings` and `dashboard` stand apart and have commands of their own: what a message costs
+as a broker ages, how long the first pages of listings take, what an open page of the dashboard
+costs and whether it stays responsive.
 """

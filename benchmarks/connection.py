@@ -62,18 +62,24 @@ class Connection:
 
     async def _call(self, method: str, path: str, body: bytes) -> Any:
         head = f"{method} {path} HTTP/1.1\r\nHost: benchmark\r\nContent-Length: {len(body)}\r\n\r\n"
-        self._writer.write(head.encode() + body)
+        answer = await self.exchange(head.encode() + body)
+        return msgspec.json.decode(answer) if answer else None
+
+    async def exchange(self, request: bytes) -> bytes:
+        """Send a request as it is; return the body of its answer."""
+        self._writer.write(request)
+        line = request[: request.index(b" HTTP/")].decode()
         while True:
             data = await self._reader.read(_CHUNK_BYTES)
             if not data:
-                raise ScenarioFailed(f"the broker hung up on {method} {path}")
+                raise ScenarioFailed(f"the broker hung up on {line}")
             answer = self._answers.feed(data)
             if answer is not None:
                 break
         if not answer.is_success:
             said = answer.body.decode(errors="replace")[:_EXAMPLE_CHARACTERS]
-            raise ScenarioFailed(f"{method} {path} was answered {answer.status}: {said}")
-        return msgspec.json.decode(answer.body) if answer.body else None
+            raise ScenarioFailed(f"{line} was answered {answer.status}: {said}")
+        return answer.body
 
 
 @asynccontextmanager

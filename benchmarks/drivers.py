@@ -6,8 +6,6 @@ request in flight, and one that failed pauses before the next.
 """
 
 import asyncio
-import math
-import random
 import time
 from abc import ABC, abstractmethod
 from collections import Counter, deque
@@ -22,8 +20,6 @@ _PAUSE_AFTER_ERROR_S = 0.05
 _PAUSE_AFTER_EMPTY_S = 0.002
 _EXAMPLES_MAX = 5
 _EXAMPLE_CHARACTERS = 300
-# Enough different payloads that a segment holds no two equal ones.
-_DISTINCT_ITEMS = 10_000
 
 
 class Tally:
@@ -174,21 +170,7 @@ class Producer(Driver):
     def __init__(self, role: PushRole, host: str, reconnect: Callable[[Driver], None]) -> None:
         super().__init__(role.connections, reconnect)
         self._role = role
-        self._templates = [
-            wire.PushTemplate(
-                host=host,
-                queue=role.queue,
-                item_count=role.items,
-                payload_bytes=role.payload_bytes,
-                seed=role.seed + index,
-                stamped=role.is_stamped,
-            )
-            for index in range(max(1, _DISTINCT_ITEMS // role.items))
-        ]
-        self._runs_per_request = math.ceil(role.items / role.run_length)
-        self._order = self._partition_order()
-        self._next_run = 0
-        self._next_transaction = 0
+        self._requests = wire.PushRequests(role, host)
         self._sent = 0
         self._answered = 0
         # First in, first out: a connection that is never used would be closed by the server.
@@ -196,13 +178,6 @@ class Producer(Driver):
         self._due: deque[float] = deque()
         self._begin_s = 0.0
         self._due_count = 0
-
-    def _partition_order(self) -> list[int]:
-        order = list(range(self._role.partitions))
-        if self._role.is_shuffled:
-            random.Random(self._role.seed).shuffle(order)
-        # Repeated, so that the runs of a request are one slice wherever in the round they begin.
-        return order * (1 + math.ceil(self._runs_per_request / len(order)))
 
     @property
     def is_done(self) -> bool:
@@ -251,22 +226,9 @@ class Producer(Driver):
             self._send(self._idle.popleft(), self._due.popleft())
 
     def _send(self, connection: Connection, clock_start_s: float) -> None:
-        template = self._templates[self._sent % len(self._templates)]
-        request = template.fill(
-            self._next_partitions(), self._next_transaction, int(clock_start_s * 1e6)
-        )
+        request = self._requests.render(self._sent, int(clock_start_s * 1e6))
         self._sent += 1
-        self._next_transaction += self._role.items
         connection.send(request, clock_start_s)
-
-    def _next_partitions(self) -> list[int]:
-        start = self._next_run
-        self._next_run = (start + self._runs_per_request) % self._role.partitions
-        runs = self._order[start : start + self._runs_per_request]
-        length = self._role.run_length
-        if length == 1:
-            return runs
-        return [partition for partition in runs for _ in range(length)][: self._role.items]
 
 
 class Consumer(Driver):

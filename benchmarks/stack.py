@@ -15,7 +15,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,23 +72,47 @@ def own_stack(
     layout: Layout = ALONE,
     source: Path | None = None,
 ) -> Generator[Stack]:
-    """Start PostgreSQL and the broker; stop both and remove their files at the end.
-
-    `source` is the folder of packages that the broker runs from, instead of this checkout's.
-    """
-    _allow_many_sockets()
+    """Start PostgreSQL and the broker; stop both and remove their files at the end."""
     with (
-        tempfile.TemporaryDirectory(prefix="skep-bench-", ignore_cleanup_errors=True) as name,
-        ExitStack() as running,
+        own_database(POSTGRES_PARAMETERS, postgres_bin) as database,
+        own_brokers(database, server_command, layout=layout, source=source) as stack,
     ):
+        yield stack
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """A PostgreSQL of our own, and the folder that everything started with it lies in."""
+
+    dsn: str
+    home: Path
+
+
+@contextmanager
+def own_database(
+    parameters: Mapping[str, str], postgres_bin: Path | None = None
+) -> Generator[Database]:
+    """Start PostgreSQL; stop it and remove its files at the end."""
+    with tempfile.TemporaryDirectory(prefix="skep-bench-", ignore_cleanup_errors=True) as name:
         home = Path(name)
         # As root the server runs under another account, which has to reach its directory.
         home.chmod(0o755)
-        postgres = running.enter_context(
-            EmbeddedPostgres(
-                home / "postgres", parameters=POSTGRES_PARAMETERS, binaries=postgres_bin
-            )
-        )
+        with EmbeddedPostgres(
+            home / "postgres", parameters=parameters, binaries=postgres_bin
+        ) as postgres:
+            yield Database(postgres.dsn, home)
+
+
+@contextmanager
+def own_brokers(
+    database: Database, server_command: str, *, layout: Layout = ALONE, source: Path | None = None
+) -> Generator[Stack]:
+    """Start the brokers on a database; stop them at the end.
+
+    `source` is the folder of packages that they run from, instead of this checkout's.
+    """
+    _allow_many_sockets()
+    with ExitStack() as running:
         ports: list[int] = []
         pids: list[int] = []
         for _ in range(layout.instances):
@@ -96,15 +120,15 @@ def own_stack(
             broker = _broker(
                 server_command,
                 Target("127.0.0.1", port),
-                postgres.dsn,
-                home / f"broker-{port}.log",
+                database.dsn,
+                database.home / f"broker-{port}.log",
                 workers=layout.workers,
                 source=source,
             )
             pids.append(running.enter_context(broker))
             ports.append(port)
         target = Target("127.0.0.1", ports[0], tuple(ports[1:]))
-        yield Stack(target, postgres.dsn, tuple(pids), data_dir=home)
+        yield Stack(target, database.dsn, tuple(pids), data_dir=database.home)
 
 
 @contextmanager

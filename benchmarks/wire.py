@@ -1,13 +1,14 @@
 """The bytes on the wire: requests rendered ahead of time, answers parsed no further than needed.
 
 The generator shares two cores with what it measures, so a request is one `bytes % tuple`: head,
-content length, payloads and names are rendered once, and only the partition number, the transaction
-number and (for end-to-end latency) the send time are filled in. All holes have a fixed width, which
-is what lets the content length be rendered too.
+content length, payloads and names are rendered once, and only the partition number, two parts of
+the transaction id and (for end-to-end latency) the send time are filled in. All holes have a fixed
+width, which is what lets the content length be rendered too.
 
 Nothing here touches a socket.
 """
 
+import math
 import random
 import re
 import string
@@ -16,10 +17,15 @@ from typing import NamedTuple
 import msgspec
 
 from benchmarks.errors import UnexpectedFraming
+from benchmarks.plan import PushRole
 
 _LETTERS = string.ascii_letters + string.digits
 _STAMP = re.compile(rb'"sentUs":"(\d+)"')
 _HEAD_END = b"\r\n\r\n"
+# Odd, so that multiplying by it scatters numbers over 32 bits and never joins two.
+_SCATTER = 0x9E37_79B1
+# Enough different payloads that a segment holds no two equal ones.
+_DISTINCT_ITEMS = 10_000
 
 
 class Answer(NamedTuple):
@@ -78,7 +84,7 @@ def _content_length(head: bytes) -> int:
 class PushTemplate:
     """A push request of fixed size that is filled with fresh numbers each time it is sent."""
 
-    __slots__ = ("_arguments", "_has_stamp", "_request", "item_count")
+    __slots__ = ("_arguments", "_first_id", "_has_stamp", "_request", "item_count")
 
     def __init__(
         self,
@@ -91,30 +97,74 @@ class PushTemplate:
         stamped: bool,
     ) -> None:
         rng = random.Random(seed)
-        # With the number behind it, as long as the UUID that most clients send.
-        prefix = f"{rng.getrandbits(92):023x}"
+        # A UUID as most clients send it, random where an index or a sort would look first.
+        middle = f"{rng.getrandbits(16):04x}-4{rng.getrandbits(12):03x}-a{rng.getrandbits(12):03x}"
         items = ",".join(
-            f'{{"queue":"{queue}","partition":"p%07d","transactionId":"{prefix}-%012d",'
+            f'{{"queue":"{queue}","partition":"p%07d","transactionId":"%08x-{middle}-%012d",'
             f'"payload":{_payload(rng, payload_bytes, stamped=stamped)}}}'
             for _ in range(item_count)
         )
-        width = 3 if stamped else 2
+        width = 4 if stamped else 3
         body = f'{{"items":[{items}]}}'.encode()
         head = _post_head(host, "/api/v1/push", len(body % ((0,) * (width * item_count))))
         self._request = head + body
         self._arguments = [0] * (width * item_count)
         self._has_stamp = stamped
+        self._first_id = rng.getrandbits(32)
         self.item_count = item_count
 
     def fill(self, partitions: list[int], first_transaction: int, sent_us: int = 0) -> bytes:
         """Return the request bytes with one partition and one fresh transaction id per item."""
         arguments = self._arguments
-        width = 3 if self._has_stamp else 2
+        width = 4 if self._has_stamp else 3
+        numbers = range(first_transaction, first_transaction + self.item_count)
+        scattered = self._first_id
         arguments[0::width] = partitions
-        arguments[1::width] = range(first_transaction, first_transaction + self.item_count)
+        arguments[1::width] = [number * _SCATTER + scattered & 0xFFFF_FFFF for number in numbers]
+        arguments[2::width] = numbers
         if self._has_stamp:
-            arguments[2::width] = [sent_us] * self.item_count
+            arguments[3::width] = [sent_us] * self.item_count
         return self._request % tuple(arguments)
+
+
+class PushRequests:
+    """The requests that a push role sends, by their number: the same number is the same bytes.
+
+    That is how ids that were pushed long ago are pushed once more without being remembered.
+    """
+
+    def __init__(self, role: PushRole, host: str) -> None:
+        self._role = role
+        self._templates = [
+            PushTemplate(
+                host=host,
+                queue=role.queue,
+                item_count=role.items,
+                payload_bytes=role.payload_bytes,
+                seed=role.seed + index,
+                stamped=role.is_stamped,
+            )
+            for index in range(max(1, _DISTINCT_ITEMS // role.items))
+        ]
+        self._runs_per_request = math.ceil(role.items / role.run_length)
+        order = list(range(role.partitions))
+        if role.is_shuffled:
+            random.Random(role.seed).shuffle(order)
+        # Repeated, so that the runs of a request are one slice wherever in the round they begin.
+        self._order = order * (1 + math.ceil(self._runs_per_request / len(order)))
+
+    def render(self, number: int, sent_us: int = 0) -> bytes:
+        """Return the bytes of the request with that number."""
+        template = self._templates[number % len(self._templates)]
+        return template.fill(self._partitions(number), number * self._role.items, sent_us)
+
+    def _partitions(self, number: int) -> list[int]:
+        start = number * self._runs_per_request % self._role.partitions
+        runs = self._order[start : start + self._runs_per_request]
+        length = self._role.run_length
+        if length == 1:
+            return runs
+        return [partition for partition in runs for _ in range(length)][: self._role.items]
 
 
 def _payload(rng: random.Random, size: int, *, stamped: bool) -> str:
@@ -148,6 +198,11 @@ def _post_head(host: str, path: str, content_length: int) -> bytes:
 def count_queued(body: bytes) -> int:
     """Count the items that a push answer reports as stored."""
     return body.count(b'"status":"queued"')
+
+
+def count_duplicates(body: bytes) -> int:
+    """Count the items that a push answer reports as stored before."""
+    return body.count(b'"status":"duplicate"')
 
 
 def count_messages(body: bytes) -> int:
