@@ -73,7 +73,7 @@ WITH_WINDOW, WITHOUT_WINDOW = PUSH_SIZE | {"Window": "TRUE"}, PUSH_SIZE | {"Wind
 DELIVERY_SIZE = {"Consumers": "{c1, c2}", "Head": "3", "BatchMax": "3", "RetryLimit": "1"}
 CUMULATIVE = DELIVERY_SIZE | {"LeasesMax": "4", "Individual": "FALSE"}
 INDIVIDUAL = DELIVERY_SIZE | {"LeasesMax": "3", "Individual": "TRUE"}
-FAILOVER_SIZE = {"Count": "4", "KillsMax": "3"}
+FAILOVER_SIZE = {"Count": "5", "AheadMax": "3", "KillsMax": "3"}
 WAKE_UP_SIZE = {"Pushers": "{p1, p2, p3}"}
 POSITIONS_SIZE = {"XidMax": "4", "EpochsMax": "3", "CrashesMax": "1"}
 
@@ -117,6 +117,12 @@ MISTAKES = [
         "Delivery", CUMULATIVE, "accepts acks of lost leases", "CursorNeverPassesAFailedMessage"
     ),
     _mistake("Failover", FAILOVER_SIZE, "pushes past the disk", "WhatIsOnDiskComesFirst"),
+    _mistake(
+        "Failover", FAILOVER_SIZE, "overtakes on the way to the disk", "WhatIsOnDiskComesFirst"
+    ),
+    _mistake(
+        "Failover", FAILOVER_SIZE, "overlooks what is being written", "WhatIsOnDiskComesFirst"
+    ),
     _mistake("Failover", FAILOVER_SIZE, "notes the position apart", "NothingIsStoredTwice"),
     _mistake("Failover", FAILOVER_SIZE, "forgets the lost call", "NothingIsStoredTwice"),
     _mistake("WakeUp", WAKE_UP_SIZE, "marks without the lock", "NoWakeUpIsLost"),
