@@ -177,12 +177,12 @@ async def test_counts_are_exact_up_to_a_bound_that_they_state(client, monkeypatc
     await start_some(client, 5)
     await start_some(client, 3, after=LATER)
 
-    exact = await client.bulk.count_chains(ChainFilter(type="price"))
+    exact = await client.bulk.count(ChainFilter(type="price"))
     assert (exact.count, exact.is_exact) == (8, True)
-    scheduled = await client.bulk.count_jobs(JobFilter(state="scheduled"))
+    scheduled = await client.bulk.count(JobFilter(state="scheduled"))
     assert (scheduled.count, scheduled.is_exact) == (3, True)
     monkeypatch.setattr(bulk, "MATCHES_BOUND", 5)
-    bounded = await client.bulk.count_chains(ChainFilter())
+    bounded = await client.bulk.count(ChainFilter())
     assert (bounded.count, bounded.is_exact) == (5, False)
 
 

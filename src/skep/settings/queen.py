@@ -15,10 +15,6 @@ Translated: TypeAlias = tuple[str, tuple[str, ...]]
 """The text of a setting, and the variables it was made from."""
 
 
-def _as_it_is(text: str) -> str:
-    return text
-
-
 def _seconds_from_ms(text: str) -> str:
     return str(int(text) / 1000) if text.isdecimal() else text
 
@@ -38,53 +34,53 @@ def _log_format(text: str) -> str:
 
 
 SINGLE_VARIABLES: Final[Mapping[str, tuple[str, Callable[[str], str]]]] = {
-    "HOST": ("host", _as_it_is),
-    "PORT": ("port", _as_it_is),
-    "NUM_WORKERS": ("workers", _as_it_is),
+    "HOST": ("host", str),
+    "PORT": ("port", str),
+    "NUM_WORKERS": ("workers", str),
     "DB_STATEMENT_TIMEOUT": ("statement_timeout_s", _seconds_from_ms),
-    "QUEEN_CONCURRENCY_MODE": ("concurrency", _as_it_is),
-    "DEFAULT_TIMEOUT": ("default_wait_ms", _as_it_is),
-    "DEFAULT_BATCH_SIZE": ("default_batch", _as_it_is),
+    "QUEEN_CONCURRENCY_MODE": ("concurrency", str),
+    "DEFAULT_TIMEOUT": ("default_wait_ms", str),
+    "DEFAULT_BATCH_SIZE": ("default_batch", str),
     "DEFAULT_SUBSCRIPTION_MODE": ("default_subscription_mode", _subscription_mode),
-    "POLL_DB_INTERVAL": ("poll_interval_ms", _as_it_is),
-    "QUEUE_MAX_POLL_INTERVAL": ("poll_interval_ms_max", _as_it_is),
-    "SIDECAR_POP_WAIT_INITIAL_MS": ("poll_interval_ms", _as_it_is),
-    "SIDECAR_POP_WAIT_MAX_MS": ("poll_interval_ms_max", _as_it_is),
-    "POP_WAIT_BASE_INTERVAL_MS": ("poll_interval_ms", _as_it_is),
-    "POP_WAIT_INITIAL_INTERVAL_MS": ("poll_interval_ms", _as_it_is),
-    "POP_WAIT_MAX_INTERVAL_MS": ("poll_interval_ms_max", _as_it_is),
-    "SIDECAR_MICRO_BATCH_WAIT_MS": ("push_hold_ms", _as_it_is),
-    "QUEEN_PUSH_MAX_HOLD_MS": ("push_hold_ms", _as_it_is),
-    "MAX_BODY_SIZE": ("body_bytes_max", _as_it_is),
+    "POLL_DB_INTERVAL": ("poll_interval_ms", str),
+    "QUEUE_MAX_POLL_INTERVAL": ("poll_interval_ms_max", str),
+    "SIDECAR_POP_WAIT_INITIAL_MS": ("poll_interval_ms", str),
+    "SIDECAR_POP_WAIT_MAX_MS": ("poll_interval_ms_max", str),
+    "POP_WAIT_BASE_INTERVAL_MS": ("poll_interval_ms", str),
+    "POP_WAIT_INITIAL_INTERVAL_MS": ("poll_interval_ms", str),
+    "POP_WAIT_MAX_INTERVAL_MS": ("poll_interval_ms_max", str),
+    "SIDECAR_MICRO_BATCH_WAIT_MS": ("push_hold_ms", str),
+    "QUEEN_PUSH_MAX_HOLD_MS": ("push_hold_ms", str),
+    "MAX_BODY_SIZE": ("body_bytes_max", str),
     "RETENTION_INTERVAL": ("retention_interval_s", _seconds_from_ms),
-    "RETENTION_BATCH_SIZE": ("retention_batch", _as_it_is),
+    "RETENTION_BATCH_SIZE": ("retention_batch", str),
     "EVICTION_INTERVAL": ("eviction_interval_s", _seconds_from_ms),
-    "EVICTION_BATCH_SIZE": ("eviction_batch", _as_it_is),
-    "PARTITION_CLEANUP_DAYS": ("partition_cleanup_days", _as_it_is),
-    "METRICS_RETENTION_DAYS": ("history_retention_days", _as_it_is),
+    "EVICTION_BATCH_SIZE": ("eviction_batch", str),
+    "PARTITION_CLEANUP_DAYS": ("partition_cleanup_days", str),
+    "METRICS_RETENTION_DAYS": ("history_retention_days", str),
     "STATS_INTERVAL_MS": ("metrics_interval_s", _seconds_from_ms),
-    "FILE_BUFFER_DIR": ("spill_dir", _as_it_is),
+    "FILE_BUFFER_DIR": ("spill_dir", str),
     "LOG_LEVEL": ("log_level", _log_level),
     "LOG_FORMAT": ("log_format", _log_format),
-    "QUEEN_ENCRYPTION_KEY": ("encryption_keys", _as_it_is),
-    "JWT_ENABLED": ("jwt_enabled", _as_it_is),
-    "JWT_ALGORITHM": ("jwt_algorithm", _as_it_is),
-    "JWT_SECRET": ("jwt_secret", _as_it_is),
-    "JWT_JWKS_URL": ("jwt_jwks_url", _as_it_is),
-    "JWT_PUBLIC_KEY": ("jwt_public_key", _as_it_is),
-    "JWT_ISSUER": ("jwt_issuer", _as_it_is),
-    "JWT_AUDIENCE": ("jwt_audience", _as_it_is),
-    "JWT_CLOCK_SKEW": ("jwt_clock_skew_s", _as_it_is),
-    "JWT_SKIP_PATHS": ("jwt_skip_paths", _as_it_is),
-    "JWT_JWKS_REFRESH_INTERVAL": ("jwt_jwks_refresh_s", _as_it_is),
+    "QUEEN_ENCRYPTION_KEY": ("encryption_keys", str),
+    "JWT_ENABLED": ("jwt_enabled", str),
+    "JWT_ALGORITHM": ("jwt_algorithm", str),
+    "JWT_SECRET": ("jwt_secret", str),
+    "JWT_JWKS_URL": ("jwt_jwks_url", str),
+    "JWT_PUBLIC_KEY": ("jwt_public_key", str),
+    "JWT_ISSUER": ("jwt_issuer", str),
+    "JWT_AUDIENCE": ("jwt_audience", str),
+    "JWT_CLOCK_SKEW": ("jwt_clock_skew_s", str),
+    "JWT_SKIP_PATHS": ("jwt_skip_paths", str),
+    "JWT_JWKS_REFRESH_INTERVAL": ("jwt_jwks_refresh_s", str),
     "JWT_JWKS_TIMEOUT_MS": ("jwt_jwks_timeout_s", _seconds_from_ms),
-    "JWT_ROLES_CLAIM": ("jwt_roles_claim", _as_it_is),
-    "JWT_ROLES_ARRAY_CLAIM": ("jwt_roles_array_claim", _as_it_is),
-    "JWT_ROLE_ADMIN": ("jwt_role_admin", _as_it_is),
-    "JWT_ROLE_READ_WRITE": ("jwt_role_read_write", _as_it_is),
-    "JWT_ROLE_READ_ONLY": ("jwt_role_read_only", _as_it_is),
-    "QUEEN_UDP_NOTIFY_PORT": ("peer_port", _as_it_is),
-    "QUEEN_SYNC_SECRET": ("peer_secret", _as_it_is),
+    "JWT_ROLES_CLAIM": ("jwt_roles_claim", str),
+    "JWT_ROLES_ARRAY_CLAIM": ("jwt_roles_array_claim", str),
+    "JWT_ROLE_ADMIN": ("jwt_role_admin", str),
+    "JWT_ROLE_READ_WRITE": ("jwt_role_read_write", str),
+    "JWT_ROLE_READ_ONLY": ("jwt_role_read_only", str),
+    "QUEEN_UDP_NOTIFY_PORT": ("peer_port", str),
+    "QUEEN_SYNC_SECRET": ("peer_secret", str),
     "DB_LOCK_TIMEOUT": ("lock_timeout_s", _seconds_from_ms),
 }
 """Variables that carry one setting each: its field, and how the text is translated."""
@@ -97,69 +93,23 @@ PEER_VARIABLES: Final = ("QUEEN_PEERS", "QUEEN_UDP_PEERS")
 PORT_VARIABLE: Final = "QUEEN_UDP_NOTIFY_PORT"
 SYNC_VARIABLE: Final = "QUEEN_SYNC_ENABLED"
 
-IGNORED_VARIABLES: Final = (
-    "WORKER_ID",
-    "WEBAPP_ROOT",
-    "PG_SCHEMA",
-    "DB_IDLE_TIMEOUT",
-    "DB_CONNECTION_TIMEOUT",
-    "DB_QUERY_TIMEOUT",
-    "DB_MAX_RETRIES",
-    "DB_POOL_ACQUISITION_TIMEOUT",
-    "DB_TCP_USER_TIMEOUT_MS",
-    "DB_KEEPALIVES_*",
-    "DB_THREAD_POOL_*",
-    "LIBQUEEN_*",
-    "MAX_TIMEOUT",
-    "MAX_PARTITION_CANDIDATES",
-    "DEFAULT_LEASE_TIME",
-    "DEFAULT_RETRY_*",
-    "DEFAULT_MAX_SIZE",
-    "DEFAULT_TTL",
-    "DEFAULT_PRIORITY",
-    "DEFAULT_DELAYED_PROCESSING",
-    "DEFAULT_WINDOW_BUFFER",
-    "DEFAULT_DLQ_*",
-    "DEFAULT_RETENTION_*",
-    "DEFAULT_COMPLETED_RETENTION_SECONDS",
-    "DEFAULT_MAX_WAIT_TIME_SECONDS",
-    "POLL_WORKER_*",
-    "POP_WAIT_*",
-    "SIDECAR_*",
-    "*_USE_SIDECAR",
-    "QUEUE_BACKOFF_*",
-    "QUEUE_POLL_INTERVAL*",
-    "STREAM_POLL_*",
-    "STREAM_BACKOFF_*",
-    "STREAM_MAX_POLL_INTERVAL",
-    "STREAM_CONCURRENT_CHECKS",
-    "RESPONSE_TIMER_INTERVAL_MS",
-    "RESPONSE_BATCH_*",
-    "BATCH_PUSH_*",
-    "BATCH_INSERT_SIZE",
-    "QUEEN_VEGAS_*",
-    "QUEEN_*_PREFERRED_BATCH_SIZE",
-    "QUEEN_*_MAX_HOLD_MS",
-    "QUEEN_*_MAX_BATCH_SIZE",
-    "QUEEN_*_MAX_CONCURRENT",
-    "QUEEN_SYSTEM_EVENTS_*",
-    "QUEEN_CACHE_*",
-    "QUEEN_SYNC_*",
-    "PEER_NOTIFY_BATCH_MS",
-    "WS_COMPRESSION",
-    "WS_HEARTBEAT_INTERVAL",
-    "WS_IDLE_TIMEOUT",
-    "WS_MAX_*",
-    "LEASE_RECLAIM_INTERVAL",
-    "STATS_HISTORY_*",
-    "STATS_RECONCILE_INTERVAL_MS",
-    "METRICS_SAMPLE_INTERVAL_MS",
-    "METRICS_AGGREGATE_INTERVAL_S",
-    "PARTITION_LOOKUP_*",
-    "FILE_BUFFER_*",
-    "CORS_MAX_AGE",
-    "CORS_ALLOWED_*",
-)
+_IGNORED: Final = """
+    WORKER_ID WEBAPP_ROOT PG_SCHEMA DB_IDLE_TIMEOUT DB_CONNECTION_TIMEOUT DB_QUERY_TIMEOUT
+    DB_MAX_RETRIES DB_POOL_ACQUISITION_TIMEOUT DB_TCP_USER_TIMEOUT_MS DB_KEEPALIVES_*
+    DB_THREAD_POOL_* LIBQUEEN_* MAX_TIMEOUT MAX_PARTITION_CANDIDATES DEFAULT_LEASE_TIME
+    DEFAULT_RETRY_* DEFAULT_MAX_SIZE DEFAULT_TTL DEFAULT_PRIORITY DEFAULT_DELAYED_PROCESSING
+    DEFAULT_WINDOW_BUFFER DEFAULT_DLQ_* DEFAULT_RETENTION_* DEFAULT_COMPLETED_RETENTION_SECONDS
+    DEFAULT_MAX_WAIT_TIME_SECONDS POLL_WORKER_* POP_WAIT_* SIDECAR_* *_USE_SIDECAR
+    QUEUE_BACKOFF_* QUEUE_POLL_INTERVAL* STREAM_POLL_* STREAM_BACKOFF_* STREAM_MAX_POLL_INTERVAL
+    STREAM_CONCURRENT_CHECKS RESPONSE_TIMER_INTERVAL_MS RESPONSE_BATCH_* BATCH_PUSH_*
+    BATCH_INSERT_SIZE QUEEN_VEGAS_* QUEEN_*_PREFERRED_BATCH_SIZE QUEEN_*_MAX_HOLD_MS
+    QUEEN_*_MAX_BATCH_SIZE QUEEN_*_MAX_CONCURRENT QUEEN_SYSTEM_EVENTS_* QUEEN_CACHE_*
+    QUEEN_SYNC_* PEER_NOTIFY_BATCH_MS WS_COMPRESSION WS_HEARTBEAT_INTERVAL WS_IDLE_TIMEOUT
+    WS_MAX_* LEASE_RECLAIM_INTERVAL STATS_HISTORY_* STATS_RECONCILE_INTERVAL_MS
+    METRICS_SAMPLE_INTERVAL_MS METRICS_AGGREGATE_INTERVAL_S PARTITION_LOOKUP_* FILE_BUFFER_*
+    CORS_MAX_AGE CORS_ALLOWED_*
+"""
+IGNORED_VARIABLES: Final = tuple(_IGNORED.split())
 """Variables of Queen for which there is nothing here to set. Names that any program may use, such
 as `APP_NAME`, are left out. `CORS_ALLOWED_ORIGINS` is `*` in Queen, which is refused here."""
 

@@ -87,7 +87,7 @@ class OtelTracing(Propagation):
         attributes["messaging.batch.message_count"] = len(items)
         span = self._begin(carrier, attributes, SpanKind.PRODUCER)
         context: dict[str, str] = {}
-        _context.inject(context, _context_of(span))
+        _context.inject(context, set_span_in_context(span, Context()))
         give_context(items, context)
         began = perf_counter()
 
@@ -210,10 +210,6 @@ def _labels(attributes: Mapping[str, Any]) -> dict[str, Any]:
 
 def _only(names: set[str]) -> str | None:
     return next(iter(names)) if len(names) == 1 else None
-
-
-def _context_of(span: Span) -> Context:
-    return set_span_in_context(span, Context())
 
 
 def _links(contexts: Sequence[str]) -> list[Link]:

@@ -33,7 +33,7 @@ class FailoverParts:
         )
         self._spill: SpillLog | None = None
         self._drain: SpillDrain | None = None
-        core.changes.listen(MAINTENANCE, self._read_maintenance)
+        core.changes.listen(MAINTENANCE, lambda _: self.maintenance.read())
         self._show()
 
     def open_spill(self) -> None:
@@ -82,9 +82,6 @@ class FailoverParts:
         await self.diversion.close()
         if self._spill is not None:
             self._spill.close()
-
-    async def _read_maintenance(self, _: int) -> None:
-        await self.maintenance.read()
 
     def _may_drain(self) -> bool:
         is_whole = self._core.hot.is_whole

@@ -20,8 +20,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event, Lock
-from types import FrameType
-from typing import Final, NoReturn, TypeAlias
+from typing import Final, TypeAlias
 
 from skep.model.errors import Refused
 from skep.settings import Settings
@@ -239,9 +238,5 @@ def work(assignment: WorkerAssignment, report_ready: ReportReady) -> None:
     configure_logging(level=settings.log_level, style=settings.log_format, worker=assignment.index)
     # uvicorn handles the signal while it serves, and then raises it again for this handler. The
     # exception unwinds, so that the broker is closed.
-    signal.signal(signal.SIGTERM, _leave)
+    signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(0))
     run_worker_process(assignment, report_ready)
-
-
-def _leave(_number: int, _frame: FrameType | None) -> NoReturn:
-    sys.exit(0)

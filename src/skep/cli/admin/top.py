@@ -115,7 +115,7 @@ def _watch(client: "Client", before: "Reading", *, url: str, interval: float, ro
 def keys() -> Generator[WaitForKey]:
     """Let single keys be read without echo; a pipe has none."""
     if not sys.stdin.isatty():
-        yield _wait_without_keys
+        yield time.sleep
         return
     import termios
     import tty
@@ -136,7 +136,3 @@ def _wait_for_key(seconds: float) -> str | None:
     terminal = sys.stdin.fileno()
     ready, _, _ = select.select([terminal], [], [], seconds)
     return os.read(terminal, 1).decode(errors="replace") if ready else None
-
-
-def _wait_without_keys(seconds: float) -> None:
-    time.sleep(seconds)

@@ -204,11 +204,10 @@ def read_exposition(text: str, names: Collection[str]) -> Metrics:
 
 
 def _labels(text: str) -> Labels:
-    return frozenset((name, _unescape(value)) for name, value in _LABEL.findall(text))
-
-
-def _unescape(value: str) -> str:
-    return _ESCAPED.sub(lambda found: "\n" if found[1] == "n" else found[1], value)
+    return frozenset(
+        (name, _ESCAPED.sub(lambda found: "\n" if found[1] == "n" else found[1], value))
+        for name, value in _LABEL.findall(text)
+    )
 
 
 def total(samples: Mapping[Labels, float], **labels: str) -> float:

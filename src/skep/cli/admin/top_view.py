@@ -8,7 +8,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from skep.cli.admin.top_figures import SHARES, Frame, Rates
+from skep.cli.admin.top_figures import SHARES, Frame
 
 ROWS_SHOWN: Final = 12
 _FAR_BEHIND_S: Final = 300
@@ -113,17 +113,13 @@ def _queues(frame: Frame, rows: int) -> Table:
     for row in frame.queues[:rows]:
         table.add_row(
             row.name,
-            *_rates(row.rates),
+            *(f"{each:,.0f}" if each else "-" for each in row.rates),
             f"{row.pending:,}",
             f"{row.dead_letters:,}",
             "paused" if row.is_paused else "",
             style="" if sum(row.rates) else "dim",
         )
     return table
-
-
-def _rates(rates: Rates) -> list[str]:
-    return [f"{each:,.0f}" if each else "-" for each in rates]
 
 
 def _groups(frame: Frame, rows: int) -> Table:

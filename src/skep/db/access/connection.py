@@ -76,6 +76,9 @@ class _Spelling:
         self.inner = connection
         self.schema = schema
 
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
     async def prepare(self, query: str) -> Prepared:
         return await self.inner.prepare(self.schema.spelled(query))
 
@@ -88,23 +91,8 @@ class _Spelling:
     async def execute(self, query: str, *arguments: object) -> str:
         return await self.inner.execute(self.schema.spelled(query), *arguments)
 
-    def transaction(self) -> AbstractAsyncContextManager[None]:
-        return self.inner.transaction()
-
     async def add_listener(self, channel: str, callback: Callable[..., None]) -> None:
         await self.inner.add_listener(self.schema.called(channel), callback)
-
-    def add_termination_listener(self, callback: Callable[..., None]) -> None:
-        self.inner.add_termination_listener(callback)
-
-    async def close(self, *, timeout: float | None = None) -> None:  # noqa: ASYNC109 -- asyncpg's name
-        await self.inner.close(timeout=timeout)
-
-    def terminate(self) -> None:
-        self.inner.terminate()
-
-    def is_closed(self) -> bool:
-        return self.inner.is_closed()
 
 
 async def connect(
@@ -121,7 +109,7 @@ async def connect(
     connection: Connection = await driver.connect(
         plain, timeout=timeout_s, server_settings=settings
     )
-    return connection if schema.is_default else _Spelling(connection, schema)
+    return connection if schema.is_default else cast("Connection", _Spelling(connection, schema))
 
 
 def as_sent(connection: Connection, query: str) -> str:

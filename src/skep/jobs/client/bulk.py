@@ -98,14 +98,6 @@ class Bulk:
     caller: Caller
     announcements: Announcements
 
-    async def count_chains(self, which: ChainFilter) -> Matches:
-        """Count the chains that match, without changing any."""
-        return await self.count(which)
-
-    async def count_jobs(self, which: JobFilter) -> Matches:
-        """Count the jobs that match, without changing any."""
-        return await self.count(which)
-
     async def count(self, which: ChainFilter | JobFilter) -> Matches:
         """Count what matches, without changing any."""
         call = (

@@ -114,9 +114,6 @@ def _family(name: str, kind: str, text: str, samples: Iterable[str]) -> str:
 
 
 def _sample(name: str, labels: Labels, value: float) -> str:
-    inside = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels)
+    escaped = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
+    inside = ",".join(f'{label}="{text.translate(escaped)}"' for label, text in labels)
     return f"{name}{{{inside}}} {value}\n" if inside else f"{name} {value}\n"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -1,23 +1,7 @@
 """Messages over a WebSocket: subscribe once, receive batches, acknowledge on the same socket.
 
-`GET /api/v1/stream/queue/{queue}` with an upgrade. Frames are JSON objects with a `type`.
-
-    client  subscribe  consumerGroup, batch, partitions, autoAck, subscriptionMode,
-                       subscriptionFrom, leaseSeconds, credits
-            credit     messages: how many more the server may send
-            ack        acknowledgments, as in the body of /api/v1/ack/batch
-            renew      leaseId, seconds
-            unsubscribe
-            ping
-    server  messages   the body of a pop
-            acked      results, as the answer of /api/v1/ack/batch
-            renewed    leaseId, success, expiresAt
-            unsubscribed
-            pong
-            error      code, error
-
-A client that leaves unsubscribes first: what it gives back then goes to others. Otherwise it could
-come here again before the socket closes, and count as a delivery without an answer.
+`GET /api/v1/stream/queue/{queue}` with an upgrade. Frames are JSON objects with a `type`:
+docs/reference/live.md lists them.
 
 Acknowledgments that name no lease are taken to be under the lease this socket delivered. A frame
 that cannot be read is answered by an error and changes nothing. The socket closes with 1008 when

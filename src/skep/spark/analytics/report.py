@@ -113,6 +113,10 @@ def _sections(figures: Figures) -> Iterator[str]:
         for (queue, kind, key), messages in figures.keys.most_common(RANKED_MAX)
     ]
     latencies = latency_series(figures)
+    trouble = [
+        _delivery_series(figures, "redelivered", lambda each: each.redelivered),
+        _delivery_series(figures, "failed", lambda each: each.failed),
+    ]
     sections: tuple[tuple[str, str, Callable[[str], str]], ...] = (
         (
             "Messages stored",
@@ -135,7 +139,7 @@ def _sections(figures: Figures) -> Iterator[str]:
         (
             "Redelivered and failed",
             "Messages that were delivered again, and negative acknowledgements.",
-            lambda title: lines(title, moments, _trouble_series(figures)),
+            lambda title: lines(title, moments, trouble),
         ),
         (
             "What messages died of",
@@ -184,13 +188,6 @@ def latency_series(figures: Figures) -> list[Series]:
     return [
         _delivery_series(figures, name, lambda each, share=share: each.lag_ms(share))
         for name, share in shares.items()
-    ]
-
-
-def _trouble_series(figures: Figures) -> list[Series]:
-    return [
-        _delivery_series(figures, "redelivered", lambda each: each.redelivered),
-        _delivery_series(figures, "failed", lambda each: each.failed),
     ]
 
 
