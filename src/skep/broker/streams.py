@@ -31,6 +31,7 @@ from skep.broker.transaction.settlement import (
 )
 from skep.db.access.functions import Functions
 from skep.db.access.slots import Caller
+from skep.model import stream_wire as wire
 from skep.model.errors import BadRequest, NotFound, SkepError
 from skep.model.ids import message_id, parse_partition_uuid
 from skep.model.limits import (
@@ -41,21 +42,6 @@ from skep.model.limits import (
     STREAM_STATE_VALUE_BYTES_MAX,
 )
 from skep.model.names import check_name
-from skep.model.stream_wire import (
-    CycleAck,
-    CycleAcked,
-    CycleAnswer,
-    CycleBody,
-    CyclePush,
-    QueryInfo,
-    QueryPage,
-    RegisterBody,
-    Registered,
-    StateAnswer,
-    StateBody,
-    StateOperation,
-    StateRow,
-)
 from skep.model.wire import AckItem, PushItem
 
 CYCLE_CALL: Final = (
@@ -99,7 +85,7 @@ class Streams:
         self._settler: Final = settler
         self._announcer: Final = announcer
 
-    async def register(self, body: RegisterBody) -> Registered:
+    async def register(self, body: wire.RegisterBody) -> wire.Registered:
         """Find or create a query; without success its pipeline differs from the stored one."""
         check_name("name", body.name)
         check_name("source_queue", body.source_queue)
@@ -113,8 +99,10 @@ class Streams:
                 f"config_hash mismatch: query {body.name!r} is registered with another pipeline "
                 f"({config_hash}); register with reset to forget its state, or under another name"
             )
-            return Registered(success=False, query_id=str(query_id), name=body.name, error=text)
-        return Registered(
+            return wire.Registered(
+                success=False, query_id=str(query_id), name=body.name, error=text
+            )
+        return wire.Registered(
             success=True,
             query_id=str(query_id),
             name=body.name,
@@ -123,7 +111,9 @@ class Streams:
             reset=is_reset,
         )
 
-    async def commit_cycle(self, body: CycleBody, *, producer: str | None = None) -> CycleAnswer:
+    async def commit_cycle(
+        self, body: wire.CycleBody, *, producer: str | None = None
+    ) -> wire.CycleAnswer:
         """Do all of a cycle or nothing; `producer` is who sent it, if that is known."""
         query_id, partition_id = _query_uuid(body.query_id), _partition_id(body.partition_id)
         state_ops, items = body.state_ops or [], body.push_items or []
@@ -159,7 +149,7 @@ class Streams:
         self._settler.submit("cycle", settlement)
         return await done
 
-    async def read_state(self, body: StateBody) -> StateAnswer:
+    async def read_state(self, body: wire.StateBody) -> wire.StateAnswer:
         """Return state rows of a shard."""
         query_id, partition_id = _query_uuid(body.query_id), _partition_id(body.partition_id)
         keys = body.keys or []
@@ -170,9 +160,9 @@ class Streams:
         )
         if not rows:
             await self._check_query(query_id)
-        return StateAnswer(
+        return wire.StateAnswer(
             rows=[
-                StateRow(
+                wire.StateRow(
                     key=row["key"],
                     value=msgspec.Raw(row["value"].encode()),
                     version=row["version"],
@@ -182,17 +172,17 @@ class Streams:
             ]
         )
 
-    async def list_queries(self, *, limit: int, offset: int) -> QueryPage:
+    async def list_queries(self, *, limit: int, offset: int) -> wire.QueryPage:
         """Return registered queries by name."""
         rows = await self._sql.rows("list_queries", None, limit, offset)
-        return QueryPage(
+        return wire.QueryPage(
             queries=[_info(row) for row in rows],
             total=rows[0]["total"] if rows else await self._count(),
             limit=limit,
             offset=offset,
         )
 
-    async def get_query(self, name: str) -> QueryInfo:
+    async def get_query(self, name: str) -> wire.QueryInfo:
         """Return one query."""
         missing = NotFound(f"there is no query {name!r}")
         row = await self._sql.row("list_queries", check_name("name", name), 1, 0, missing=missing)
@@ -214,8 +204,8 @@ class Streams:
             raise NotFound(_ERROR_BY_REFUSAL["no_query"])
 
     async def _pin_versions(
-        self, query_id: UUID, partition_id: int, state_ops: Sequence[StateOperation]
-    ) -> list[StateOperation]:
+        self, query_id: UUID, partition_id: int, state_ops: Sequence[wire.StateOperation]
+    ) -> list[wire.StateOperation]:
         """Let deletes name the version of the row they delete.
 
         The transaction ids of the results are derived from it: a window that was closed, opened
@@ -238,7 +228,7 @@ class Streams:
     def _stage_pushes(
         self,
         query_id: UUID,
-        body: CycleBody,
+        body: wire.CycleBody,
         origin: str | None,
         items: Sequence[PushItem],
         producer: str | None,
@@ -254,7 +244,7 @@ class Streams:
         ]
 
 
-def _ack_item(body: CycleBody) -> AckItem | None:
+def _ack_item(body: wire.CycleBody) -> AckItem | None:
     """Return the ack of a cycle as one of the other routes: it is of the cycle's partition."""
     ack = body.ack
     if ack is None:
@@ -277,7 +267,7 @@ def _ack_item(body: CycleBody) -> AckItem | None:
     return item
 
 
-def _origin(ack: AckItem | None, state_ops: Sequence[StateOperation]) -> str | None:
+def _origin(ack: AckItem | None, state_ops: Sequence[wire.StateOperation]) -> str | None:
     """Spell what the results of a cycle follow from; None if that is unknown.
 
     A batch is known by its lease and its last message: the lease is another one at each delivery,
@@ -297,7 +287,10 @@ def _origin(ack: AckItem | None, state_ops: Sequence[StateOperation]) -> str | N
 
 
 def _arguments(
-    query_id: UUID, partition_id: int, body: CycleBody, state_ops: Sequence[StateOperation]
+    query_id: UUID,
+    partition_id: int,
+    body: wire.CycleBody,
+    state_ops: Sequence[wire.StateOperation],
 ) -> list[object]:
     is_upsert = [op.type == "upsert" for op in state_ops]
     return [
@@ -322,7 +315,7 @@ def _window_end(value: msgspec.Raw) -> float | None:
 
 
 def _check_sizes(
-    body: CycleBody, state_ops: Sequence[StateOperation], items: Sequence[PushItem]
+    body: wire.CycleBody, state_ops: Sequence[wire.StateOperation], items: Sequence[PushItem]
 ) -> None:
     if len(state_ops) > STREAM_STATE_OPERATIONS_MAX:
         raise BadRequest(f"more than {STREAM_STATE_OPERATIONS_MAX} state_ops in one cycle")
@@ -343,7 +336,7 @@ def _check_key(key: str) -> None:
         raise BadRequest("a state key contains a NUL character")
 
 
-def _check_kinds(state_ops: Sequence[StateOperation]) -> None:
+def _check_kinds(state_ops: Sequence[wire.StateOperation]) -> None:
     for op in state_ops:
         if op.type not in {"upsert", "delete"}:
             raise Unacceptable(f"Unknown state_op type {op.type!r}: use upsert or delete")
@@ -363,8 +356,8 @@ def _partition_id(text: str) -> int:
     return partition_id
 
 
-def _refused(body: CycleBody, error: str, queue: str | None = None) -> CycleAnswer:
-    return CycleAnswer(
+def _refused(body: wire.CycleBody, error: str, queue: str | None = None) -> wire.CycleAnswer:
+    return wire.CycleAnswer(
         success=False,
         query_id=body.query_id,
         partition_id=body.partition_id,
@@ -373,12 +366,14 @@ def _refused(body: CycleBody, error: str, queue: str | None = None) -> CycleAnsw
     )
 
 
-def _answer(body: CycleBody, pushes: Sequence[StagedPush], settled: Settled) -> CycleAnswer:
+def _answer(
+    body: wire.CycleBody, pushes: Sequence[StagedPush], settled: Settled
+) -> wire.CycleAnswer:
     queue = settled.row["queue_name"]
     is_replayed = settled.refusal == "replayed"
     if settled.refusal is not None and not is_replayed:
         return _refused(body, _ERROR_BY_REFUSAL[settled.refusal], queue)
-    return CycleAnswer(
+    return wire.CycleAnswer(
         success=True,
         query_id=body.query_id,
         partition_id=body.partition_id,
@@ -390,13 +385,13 @@ def _answer(body: CycleBody, pushes: Sequence[StagedPush], settled: Settled) -> 
     )
 
 
-def _push_results(pushes: Sequence[StagedPush], settled: Settled) -> list[CyclePush]:
+def _push_results(pushes: Sequence[StagedPush], settled: Settled) -> list[wire.CyclePush]:
     """Return where each item is; for a replayed cycle only that it is a duplicate."""
-    results: list[CyclePush] = []
+    results: list[wire.CyclePush] = []
     for index, push in enumerate(pushes):
         found = settled.pushes[index] if settled.pushes else None
         results.append(
-            CyclePush(
+            wire.CyclePush(
                 index=index,
                 transaction_id=push.transaction_id,
                 status="queued" if found and not found.is_duplicate else "duplicate",
@@ -411,11 +406,11 @@ def _push_results(pushes: Sequence[StagedPush], settled: Settled) -> list[CycleP
     return results
 
 
-def _ack_result(ack: CycleAck | None, settled: Settled) -> CycleAcked | None:
+def _ack_result(ack: wire.CycleAck | None, settled: Settled) -> wire.CycleAcked | None:
     if ack is None:
         return None
     acked = settled.acks[0] if settled.acks else None
-    return CycleAcked(
+    return wire.CycleAcked(
         success=True,
         count=ack.count,
         lease_released=bool(acked and acked.lease_released),
@@ -423,8 +418,8 @@ def _ack_result(ack: CycleAck | None, settled: Settled) -> CycleAcked | None:
     )
 
 
-def _info(row: Any) -> QueryInfo:
-    return QueryInfo(
+def _info(row: Any) -> wire.QueryInfo:
+    return wire.QueryInfo(
         query_id=str(row["id"]),
         name=row["name"],
         source_queue=row["source_queue"],

@@ -10,6 +10,7 @@ from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 
+from skep.client import resources
 from skep.client.deliveries import Delivered
 from skep.client.endpoints import affinity_of, path_of, spell_time
 from skep.client.errors import LeaseLost
@@ -17,17 +18,6 @@ from skep.client.leases import LeaseKeeper
 from skep.client.options import ConsumeOptions, Delivery, RetryPolicy, SessionOptions, Token
 from skep.client.pushes import Headers, Item, PartitionRule, TransactionIds, alike_body, encode
 from skep.client.requests import Pushes, QueuedOperationBehavior, Request, ask
-from skep.client.resources import (
-    DeadLetters,
-    Groups,
-    Messages,
-    Queues,
-    RequestMethod,
-    Resource,
-    S_co,
-    Scheduled,
-    Traces,
-)
 from skep.client.tracing import telemetry_of
 from skep.client.values import Json, Operation, PushResult, PushResults, Renewed
 from skep.model.limits import PUSH_ITEMS_MAX
@@ -55,7 +45,7 @@ def _as_they_are(results: PushResults) -> PushResults:
     return results
 
 
-class ClientBase(Resource[S_co], Generic[S_co, C]):
+class ClientBase(resources.Resource[resources.S_co], Generic[resources.S_co, C]):
     """What both clients have in common."""
 
     def __init__(
@@ -117,15 +107,15 @@ class ClientBase(Resource[S_co], Generic[S_co, C]):
         self._ids: Final = TransactionIds()
         self._telemetry: Final = telemetry_of(is_wanted=telemetry)
         self._queued_operation_behavior: Final = queued_operation_behavior
-        self.queues: Final = Queues(self.session)
-        self.groups: Final = Groups(self.session)
-        self.messages: Final = Messages(self.session)
-        self.dead_letters: Final = DeadLetters(self.session)
-        self.traces: Final = Traces(self.session)
-        self.scheduled: Final = Scheduled(self.session)
+        self.queues: Final = resources.Queues(self.session)
+        self.groups: Final = resources.Groups(self.session)
+        self.messages: Final = resources.Messages(self.session)
+        self.dead_letters: Final = resources.DeadLetters(self.session)
+        self.traces: Final = resources.Traces(self.session)
+        self.scheduled: Final = resources.Scheduled(self.session)
 
     @abstractmethod
-    def _open_session(self, options: SessionOptions) -> S_co: ...
+    def _open_session(self, options: SessionOptions) -> resources.S_co: ...
 
     @abstractmethod
     def _consumption(self, options: ConsumeOptions) -> C: ...
@@ -208,7 +198,7 @@ class ClientBase(Resource[S_co], Generic[S_co, C]):
         )
         return self._consumption(options)
 
-    @RequestMethod
+    @resources.RequestMethod
     def push(
         self,
         queue: str,
@@ -244,7 +234,7 @@ class ClientBase(Resource[S_co], Generic[S_co, C]):
         self._ids.complete([item])
         return self._pushes([item], lambda results: results.raise_for_failures()[0])
 
-    @RequestMethod
+    @resources.RequestMethod
     def push_many(
         self, queue: str, payloads: Iterable[Any], *, partition: PartitionRule = None
     ) -> Pushes[PushResults]:
@@ -266,7 +256,7 @@ class ClientBase(Resource[S_co], Generic[S_co, C]):
         bodies = ((queue, alike_body(model, part, self._ids)) for part in _parts_of(listed))
         return Pushes(bodies, len(listed), _as_they_are, self._queued_operation_behavior)
 
-    @RequestMethod
+    @resources.RequestMethod
     def push_items(self, items: Sequence[Item]) -> Pushes[PushResults]:
         """Store items, of any queues, and return what became of each. Items get their ids here."""
         self._ids.complete(items)
@@ -277,7 +267,7 @@ class ClientBase(Resource[S_co], Generic[S_co, C]):
         bodies = ((part[0].queue, encode({"items": part})) for part in _parts_of(items))
         return Pushes(bodies, len(items), read, self._queued_operation_behavior)
 
-    @RequestMethod
+    @resources.RequestMethod
     def extend_lease(self, message: Delivered, seconds: int = 60) -> Request[datetime]:
         """Extend the lease of a message to so long from now; return when it ends.
 
@@ -295,23 +285,23 @@ class ClientBase(Resource[S_co], Generic[S_co, C]):
         affinity = affinity_of(message.queue, message.consumer_group)
         return Request("POST", path, read, encode({"seconds": seconds}), affinity)
 
-    @RequestMethod
+    @resources.RequestMethod
     def operation(self, operation_id: str) -> Request[Operation]:
         """Return how far an operation is that the broker queued."""
         return ask(Operation, "GET", "operations", operation_id)
 
-    @RequestMethod
+    @resources.RequestMethod
     def overview(self) -> Request[Json]:
         """Sum up the whole installation."""
         return ask(Json, "GET", "resources/overview")
 
-    @RequestMethod
+    @resources.RequestMethod
     def health(self) -> Request[Json]:
         """Return the health of a broker; without repetitions."""
         retry = replace(self._options.retry, retries=0)
         return Request("GET", "/health", msgspec.json.decode, retry=retry)
 
-    @RequestMethod
+    @resources.RequestMethod
     def request(self, method: str, path: str, body: Any = None) -> Request[Any]:
         """Send any request, with repetition and failover; return the decoded answer.
 
@@ -324,7 +314,7 @@ class ClientBase(Resource[S_co], Generic[S_co, C]):
             None if body is None else encode(body),
         )
 
-    @RequestMethod
+    @resources.RequestMethod
     def fetch(self, path: str) -> Request[bytes]:
         """Return the bytes of an answer, for routes that do not answer JSON."""
         return Request("GET", path, bytes)

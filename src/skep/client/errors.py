@@ -22,22 +22,13 @@ from typing import Any, Final
 import msgspec
 
 from skep.client.http import Answer
-from skep.model.errors import (
-    BadRequest,
-    Defect,
-    NotFound,
-    Overloaded,
-    PayloadTooLarge,
-    Refused,
-    SkepError,
-    Unavailable,
-)
+from skep.model import errors
 
 GATEWAY_STATUSES: Final = frozenset({502, 503, 504})
 """The outcome is unknown, and every request may be repeated, as without an answer."""
 
 
-class Unreachable(Unavailable):
+class Unreachable(errors.Unavailable):
     """No broker answered; the outcome is unknown and the request safe to repeat."""
 
     code = "unreachable"
@@ -49,31 +40,31 @@ class NotSent(Unreachable):
     code = "not_sent"
 
 
-class OutcomeUnknown(SkepError):
+class OutcomeUnknown(errors.SkepError):
     """The answer was lost, and asking again could not tell what had happened."""
 
     code = "answer_lost"
 
 
-class AccessDenied(SkepError):
+class AccessDenied(errors.SkepError):
     """The token is missing, not valid, or does not allow this."""
 
     code = "access_denied"
 
 
-class LeaseLost(Refused):
+class LeaseLost(errors.Refused):
     """The lease is over: the message will be delivered again, or already was."""
 
     code = "lease_lost"
 
 
-class TransactionFailed(Refused):
+class TransactionFailed(errors.Refused):
     """Nothing of the transaction happened."""
 
     code = "transaction_failed"
 
 
-class PushFailed(Refused):
+class PushFailed(errors.Refused):
     """Items of a push were refused.
 
     Attributes:
@@ -93,13 +84,13 @@ class PushFailed(Refused):
         return error
 
 
-class UnexpectedAnswer(SkepError):
+class UnexpectedAnswer(errors.SkepError):
     """The answer is none that a broker gives."""
 
     code = "unexpected_answer"
 
 
-class Stopped(SkepError):
+class Stopped(errors.SkepError):
     """The client was asked to stop while this was waiting."""
 
     code = "stopped"
@@ -113,7 +104,7 @@ class _Problem(msgspec.Struct):
 _decode_problem = msgspec.json.Decoder(_Problem).decode
 
 
-def error_of(answer: Answer) -> SkepError:
+def error_of(answer: Answer) -> errors.SkepError:
     """Return the error that an answer outside 2xx stands for.
 
     The stable code decides; a code of a newer broker falls back to what the status says.
@@ -131,25 +122,25 @@ def _problem_of(answer: Answer) -> _Problem:
         return _Problem(error=answer.body[:200].decode(errors="replace").strip())
 
 
-_BY_STATUS: Final[dict[int, type[SkepError]]] = {
-    400: BadRequest,
+_BY_STATUS: Final[dict[int, type[errors.SkepError]]] = {
+    400: errors.BadRequest,
     401: AccessDenied,
     403: AccessDenied,
-    404: NotFound,
-    409: Refused,
-    413: PayloadTooLarge,
-    422: BadRequest,
-    429: Overloaded,
-    500: Defect,
-    **dict.fromkeys(GATEWAY_STATUSES, Unavailable),
+    404: errors.NotFound,
+    409: errors.Refused,
+    413: errors.PayloadTooLarge,
+    422: errors.BadRequest,
+    429: errors.Overloaded,
+    500: errors.Defect,
+    **dict.fromkeys(GATEWAY_STATUSES, errors.Unavailable),
 }
 
 
-def _broker_errors(cls: type[SkepError]) -> Iterator[type[SkepError]]:
+def _broker_errors(cls: type[errors.SkepError]) -> Iterator[type[errors.SkepError]]:
     yield cls
     for child in cls.__subclasses__():
-        if child.__module__ == SkepError.__module__:
+        if child.__module__ == errors.SkepError.__module__:
             yield from _broker_errors(child)
 
 
-_BY_CODE: Final = {cls.code: cls for cls in _broker_errors(SkepError)}
+_BY_CODE: Final = {cls.code: cls for cls in _broker_errors(errors.SkepError)}

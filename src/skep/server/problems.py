@@ -16,33 +16,20 @@ from uuid import uuid4
 
 import msgspec
 
-from skep.model.errors import (
-    BadRequest,
-    Congested,
-    Forbidden,
-    ForgedNotice,
-    InvalidToken,
-    NotFound,
-    Overloaded,
-    PayloadTooLarge,
-    Refused,
-    SkepError,
-    Unauthenticated,
-    Unavailable,
-)
+from skep.model import errors
 from skep.server.api_document.shapes import ErrorAnswer
 
 STATUS_BY_ERROR: Final[dict[type[BaseException], int]] = {
-    BadRequest: 400,
-    Unauthenticated: 401,
-    Forbidden: 403,
-    PayloadTooLarge: 413,
-    Refused: 409,
-    NotFound: 404,
-    ForgedNotice: 403,
-    Overloaded: 429,
-    Congested: 503,
-    Unavailable: 503,
+    errors.BadRequest: 400,
+    errors.Unauthenticated: 401,
+    errors.Forbidden: 403,
+    errors.PayloadTooLarge: 413,
+    errors.Refused: 409,
+    errors.NotFound: 404,
+    errors.ForgedNotice: 403,
+    errors.Overloaded: 429,
+    errors.Congested: 503,
+    errors.Unavailable: 503,
 }
 
 HEADER: Final = "x-request-id"
@@ -83,23 +70,23 @@ def problem_of(error: BaseException) -> Problem:
     """Return the response to an error. Errors other than `SkepError` are bugs: 500."""
     for cls in type(error).__mro__:
         status = STATUS_BY_ERROR.get(cls)
-        if status is not None and isinstance(error, SkepError):
-            depth = error.queue_depth if isinstance(error, Overloaded) else msgspec.UNSET
+        if status is not None and isinstance(error, errors.SkepError):
+            depth = error.queue_depth if isinstance(error, errors.Overloaded) else msgspec.UNSET
             headers = _headers_of(error)
             return problem(status, error.code, error.message, headers=headers, queue_depth=depth)
     return problem(500, "defect", "Internal error; the server's log has the details.")
 
 
-def _headers_of(error: SkepError) -> bytes:
+def _headers_of(error: errors.SkepError) -> bytes:
     """Say when to retry, or how to authenticate."""
-    if isinstance(error, Overloaded):
+    if isinstance(error, errors.Overloaded):
         return b"retry-after: %d\r\n" % error.retry_after_s
-    if isinstance(error, Unavailable):
+    if isinstance(error, errors.Unavailable):
         return b"retry-after: %d\r\n" % UNAVAILABLE_RETRY_AFTER_S
-    if isinstance(error, Unauthenticated):
-        reason = b', error="invalid_token"' if isinstance(error, InvalidToken) else b""
+    if isinstance(error, errors.Unauthenticated):
+        reason = b', error="invalid_token"' if isinstance(error, errors.InvalidToken) else b""
         return b'www-authenticate: Bearer realm="skep"%b\r\n' % reason
-    if isinstance(error, Forbidden):
+    if isinstance(error, errors.Forbidden):
         return b'www-authenticate: Bearer realm="skep", error="insufficient_scope"\r\n'
     return b""
 

@@ -36,16 +36,7 @@ from opentelemetry.trace import (
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from skep.model.wire import QUEUE_MODE, PushItem
-from skep.telemetry.tracing import (
-    TRACEPARENT,
-    Carrier,
-    Deliver,
-    Ended,
-    Propagation,
-    Settled,
-    contexts_in,
-    give_context,
-)
+from skep.telemetry import tracing
 
 SYSTEM: Final = "skep"
 DURATION_BOUNDS_S: Final = (
@@ -62,7 +53,7 @@ _MESSAGE: Final = b'{"id":"'
 _context = TraceContextTextMapPropagator()
 
 
-class OtelTracing(Propagation):
+class OtelTracing(tracing.Propagation):
     """Records pushes, pops and acknowledgments."""
 
     def __init__(self, tracers: TracerProvider, meters: MeterProvider) -> None:
@@ -81,14 +72,14 @@ class OtelTracing(Propagation):
             "messaging.client.consumed.messages", unit="{message}", description="Messages popped."
         )
 
-    def sending(self, carrier: Carrier, items: Sequence[PushItem]) -> Ended:
+    def sending(self, carrier: tracing.Carrier, items: Sequence[PushItem]) -> tracing.Ended:
         """Start the span of a push; its items carry the context."""
         attributes = _attributes("send", _only({item.queue for item in items}))
         attributes["messaging.batch.message_count"] = len(items)
         span = self._begin(carrier, attributes, SpanKind.PRODUCER)
         context: dict[str, str] = {}
         _context.inject(context, set_span_in_context(span, Context()))
-        give_context(items, context)
+        tracing.give_context(items, context)
         began = perf_counter()
 
         def end(error: str | None) -> None:
@@ -98,7 +89,9 @@ class OtelTracing(Propagation):
 
         return end
 
-    def receiving(self, carrier: Carrier, queue: str, group: str, deliver: Deliver) -> Deliver:
+    def receiving(
+        self, carrier: tracing.Carrier, queue: str, group: str, deliver: tracing.Deliver
+    ) -> tracing.Deliver:
         """Record the span of a pop when it returns messages."""
         began, began_ns = perf_counter(), time_ns()
 
@@ -107,7 +100,7 @@ class OtelTracing(Propagation):
             if body is not None and is_delivered:
                 attributes = _attributes("receive", queue, group)
                 attributes["messaging.batch.message_count"] = body.count(_MESSAGE)
-                links = _links(contexts_in(body))
+                links = _links(tracing.contexts_in(body))
                 span = self._begin(carrier, attributes, SpanKind.CLIENT, links, began_ns)
                 self._end(span, attributes, began, None)
                 self._consumed.add(body.count(_MESSAGE), _labels(attributes))
@@ -115,7 +108,7 @@ class OtelTracing(Propagation):
 
         return deliver_and_tell
 
-    def settling(self, carrier: Carrier, group: str | None, count: int) -> Settled:
+    def settling(self, carrier: tracing.Carrier, group: str | None, count: int) -> tracing.Settled:
         """Record the span of acknowledgments when their queue is known."""
         began, began_ns = perf_counter(), time_ns()
 
@@ -131,7 +124,7 @@ class OtelTracing(Propagation):
 
     def _begin(
         self,
-        carrier: Carrier,
+        carrier: tracing.Carrier,
         attributes: dict[str, Any],
         kind: SpanKind,
         links: Sequence[Link] = (),
@@ -214,6 +207,7 @@ def _only(names: set[str]) -> str | None:
 
 def _links(contexts: Sequence[str]) -> list[Link]:
     spans = (
-        get_current_span(_context.extract({TRACEPARENT: text}, Context())) for text in contexts
+        get_current_span(_context.extract({tracing.TRACEPARENT: text}, Context()))
+        for text in contexts
     )
     return [Link(span.get_span_context()) for span in spans]

@@ -11,6 +11,7 @@ from typing import Final
 from skep.broker.queues.ownership import Ownership
 from skep.db.access.slots import Caller
 from skep.model.errors import BadRequest
+from skep.server.auth import tokens
 from skep.server.auth.access import Level
 from skep.server.auth.authenticator import Authenticator
 from skep.server.auth.guard import Guard
@@ -18,14 +19,6 @@ from skep.server.auth.identity import ClaimNames
 from skep.server.auth.key_server import KeyServer, fetch_document
 from skep.server.auth.scopes import Scopes
 from skep.server.auth.tls import ServerTls
-from skep.server.auth.tokens import (
-    PUBLIC_ALGORITHMS,
-    SECRET_ALGORITHM,
-    KeySet,
-    TokenRules,
-    pem_keys,
-    secret_key,
-)
 from skep.settings import Settings
 from skep.settings.security import jwt_public_keys, jwt_secret, listed
 
@@ -92,10 +85,10 @@ def server_tls(settings: Settings) -> ServerTls | None:
 
 def _authenticator(settings: Settings) -> Authenticator:
     chosen = settings.jwt_algorithm
-    every = PUBLIC_ALGORITHMS | {SECRET_ALGORITHM}
+    every = tokens.PUBLIC_ALGORITHMS | {tokens.SECRET_ALGORITHM}
     return Authenticator(
         keys=_own_keys(settings),
-        rules=TokenRules(
+        rules=tokens.TokenRules(
             algorithms=every if chosen == "auto" else frozenset({chosen}),
             issuer=settings.jwt_issuer,
             audiences=listed(settings.jwt_audience),
@@ -115,10 +108,10 @@ def _authenticator(settings: Settings) -> Authenticator:
     )
 
 
-def _own_keys(settings: Settings) -> KeySet:
+def _own_keys(settings: Settings) -> tokens.KeySet:
     secret, public = jwt_secret(settings), jwt_public_keys(settings)
-    keys = () if secret is None else (secret_key(secret),)
-    return keys + pem_keys(public) if public else keys
+    keys = () if secret is None else (tokens.secret_key(secret),)
+    return keys + tokens.pem_keys(public) if public else keys
 
 
 def _key_server(settings: Settings, authenticator: Authenticator | None) -> KeyServer | None:

@@ -25,26 +25,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from skep.broker.cluster.notices import (
-    CHANGES_PER_DATAGRAM,
-    INSTANCE_BYTES,
-    SENDER_BYTES,
-    WAKES_PER_DATAGRAM,
-    Change,
-    Notice,
-    NoticeSigner,
-    ReplayGuard,
-    Sealed,
-    Stamp,
-    Verdict,
-    pack_datagram,
-    parse_stamp,
-    read_datagram,
-    read_request,
-    spell_stamp,
-    split_notices,
-    unpack_datagram,
-)
+from skep.broker.cluster import notices
 from skep.broker.cluster.requests import PeerRequests, RequestPeer
 from skep.broker.polling_loop import end_task
 from skep.settings.peers import PeerAddresses
@@ -182,17 +163,19 @@ class Peers:
         secret: str | None,
         *,
         instance: bytes,
-        hear: Callable[[Notice], None],
+        hear: Callable[[notices.Notice], None],
         now_ms: Callable[[], int],
     ) -> None:
         """Take the peers, the shared secret, the id of this instance and what receives notices."""
-        self._instance: Final = instance[:INSTANCE_BYTES]
-        self._sender: Final = self._instance + secrets.token_bytes(SENDER_BYTES - INSTANCE_BYTES)
+        self._instance: Final = instance[: notices.INSTANCE_BYTES]
+        self._sender: Final = self._instance + secrets.token_bytes(
+            notices.SENDER_BYTES - notices.INSTANCE_BYTES
+        )
         self._numbers: Final = count(1)
         self._hear: Final = hear
         self._now_ms: Final = now_ms
-        self._guard: Final = ReplayGuard()
-        self._heard: Final[Counter[Verdict]] = Counter()
+        self._guard: Final = notices.ReplayGuard()
+        self._heard: Final[Counter[notices.Verdict]] = Counter()
         self._withheld = 0
         self._is_listening = False
         self._is_started = False
@@ -236,21 +219,23 @@ class Peers:
         """Tell every peer that these queues may have something to read."""
         self._tell(wake, ())
 
-    def tell_changes(self, changed: Sequence[Change]) -> None:
+    def tell_changes(self, changed: Sequence[notices.Change]) -> None:
         """Tell every peer to read this again, if notices can be signed."""
         if not self._secret:
             self._withheld += len(changed)
             return
         self._tell((), changed)
 
-    def take_request(self, stamp: str | None, content: bytes) -> Verdict:
+    def take_request(self, stamp: str | None, content: bytes) -> notices.Verdict:
         """Judge a notice that came by HTTP, and pass it on if it is accepted."""
         if stamp is not None:
-            return self._take(parse_stamp(stamp, content), self._request_signer, read_request)
+            return self._take(
+                notices.parse_stamp(stamp, content), self._request_signer, notices.read_request
+            )
         if self._secret:
-            return self._close(Verdict.UNSIGNED, None)
-        notice = read_request(content)
-        return self._close(Verdict.TAKEN if notice else Verdict.GARBAGE, notice)
+            return self._close(notices.Verdict.UNSIGNED, None)
+        notice = notices.read_request(content)
+        return self._close(notices.Verdict.TAKEN if notice else notices.Verdict.GARBAGE, notice)
 
     def stats(self) -> PeerStats:
         """Return what was sent and received so far."""
@@ -261,61 +246,69 @@ class Peers:
             datagrams_sent=self._datagrams.sent_count,
             datagrams_failed=self._datagrams.failed_count,
             request_peers=[replace(peer.stats) for peer in self._requests],
-            heard={verdict.value: self._heard[verdict] for verdict in Verdict},
+            heard={verdict.value: self._heard[verdict] for verdict in notices.Verdict},
             changes_withheld=self._withheld,
         )
 
     def _use_secret(self, secret: str | None) -> None:
         self._secret = secret
-        self._datagram_signer = NoticeSigner(secret, channel=b"datagram")
-        self._request_signer = NoticeSigner(secret, channel=b"request")
+        self._datagram_signer = notices.NoticeSigner(secret, channel=b"datagram")
+        self._request_signer = notices.NoticeSigner(secret, channel=b"request")
 
-    def _tell(self, wake: Sequence[tuple[int, int]], changed: Sequence[Change]) -> None:
+    def _tell(self, wake: Sequence[tuple[int, int]], changed: Sequence[notices.Change]) -> None:
         if self._addresses.datagrams:
-            for notice in split_notices(
-                wake, changed, wakes_max=WAKES_PER_DATAGRAM, changes_max=CHANGES_PER_DATAGRAM
+            for notice in notices.split_notices(
+                wake,
+                changed,
+                wakes_max=notices.WAKES_PER_DATAGRAM,
+                changes_max=notices.CHANGES_PER_DATAGRAM,
             ):
-                self._datagrams.send(pack_datagram(self._stamp(), notice, self._datagram_signer))
+                self._datagrams.send(
+                    notices.pack_datagram(self._stamp(), notice, self._datagram_signer)
+                )
         for peer in self._requests:
             peer.tell(wake, changed)
 
-    def _stamp(self) -> Stamp:
-        return Stamp(self._sender, next(self._numbers), self._now_ms())
+    def _stamp(self) -> notices.Stamp:
+        return notices.Stamp(self._sender, next(self._numbers), self._now_ms())
 
-    def _sign(self, notice: Notice) -> tuple[bytes, str]:
+    def _sign(self, notice: notices.Notice) -> tuple[bytes, str]:
         content, stamp = msgspec.json.encode(notice), self._stamp()
-        return content, spell_stamp(stamp, self._request_signer.mac(stamp, content))
+        return content, notices.spell_stamp(stamp, self._request_signer.mac(stamp, content))
 
     def _hear_datagram(self, data: bytes, host: str) -> None:
-        sealed = unpack_datagram(data)
+        sealed = notices.unpack_datagram(data)
         if sealed is not None and not self._secret and host not in self._datagrams.hosts:
-            self._close(Verdict.UNSIGNED, None)
+            self._close(notices.Verdict.UNSIGNED, None)
         else:
-            self._take(sealed, self._datagram_signer, read_datagram)
+            self._take(sealed, self._datagram_signer, notices.read_datagram)
 
     def _take(
-        self, sealed: Sealed | None, signer: NoticeSigner, read: Callable[[bytes], Notice | None]
-    ) -> Verdict:
-        verdict = self._judge(sealed, signer) if sealed else Verdict.GARBAGE
-        if sealed is None or verdict is not Verdict.TAKEN:
+        self,
+        sealed: notices.Sealed | None,
+        signer: notices.NoticeSigner,
+        read: Callable[[bytes], notices.Notice | None],
+    ) -> notices.Verdict:
+        verdict = self._judge(sealed, signer) if sealed else notices.Verdict.GARBAGE
+        if sealed is None or verdict is not notices.Verdict.TAKEN:
             return self._close(verdict, None)
         notice = read(sealed.content)
-        return self._close(Verdict.TAKEN if notice else Verdict.GARBAGE, notice)
+        return self._close(notices.Verdict.TAKEN if notice else notices.Verdict.GARBAGE, notice)
 
-    def _judge(self, sealed: Sealed, signer: NoticeSigner) -> Verdict:
+    def _judge(self, sealed: notices.Sealed, signer: notices.NoticeSigner) -> notices.Verdict:
         # The MAC first: nothing of a forged notice may touch what the guard remembers.
         if not signer.is_genuine(sealed):
-            return Verdict.FORGED
+            return notices.Verdict.FORGED
         if sealed.stamp.instance == self._instance:
-            return Verdict.OWN
+            return notices.Verdict.OWN
         return self._guard.judge(sealed.stamp, self._now_ms())
 
-    def _close(self, verdict: Verdict, notice: Notice | None) -> Verdict:
+    def _close(self, verdict: notices.Verdict, notice: notices.Notice | None) -> notices.Verdict:
         """Count a notice, and pass it on if it is accepted: without a secret its hints only."""
         if notice is not None and notice.changed and not self._secret:
-            verdict, notice = Verdict.UNSIGNED, Notice(wake=notice.wake)
+            verdict, notice = notices.Verdict.UNSIGNED, notices.Notice(wake=notice.wake)
         self._heard[verdict] += 1
-        if self._heard[verdict] == 1 and verdict in {Verdict.FORGED, Verdict.STALE}:
+        if self._heard[verdict] == 1 and verdict in {notices.Verdict.FORGED, notices.Verdict.STALE}:
             _log.warning(
                 "refused a %s notice: check that all instances have the same peer_secret and time",
                 verdict.value,

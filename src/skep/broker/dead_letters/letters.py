@@ -21,16 +21,7 @@ import xxhash
 from msgspec.structs import asdict
 
 from skep.broker.cluster.wakeups import Announcer
-from skep.broker.messages.stored_message import (
-    Envelope,
-    SealEnvelope,
-    is_encrypted,
-    leave_as_it_is,
-    read_envelope,
-    read_head,
-    refuse_to_seal,
-    with_transaction_id,
-)
+from skep.broker.messages import stored_message as stored
 from skep.broker.paging import Page, from_row
 from skep.broker.timestamps import in_utc
 from skep.db.access.errors import NotExecuted
@@ -206,8 +197,8 @@ class DeadLetters:
     sql: Functions
     announcer: Announcer
     hash_seed: int
-    open_envelope: OpenEnvelope = leave_as_it_is
-    seal_envelope: SealEnvelope = refuse_to_seal
+    open_envelope: OpenEnvelope = stored.leave_as_it_is
+    seal_envelope: stored.SealEnvelope = stored.refuse_to_seal
 
     async def list_letters(self, chosen: LetterFilter, limit: int, offset: int) -> DeadLetterPage:
         """Return a page of the letters chosen, and how many there are."""
@@ -319,8 +310,10 @@ class DeadLetters:
 
     def _rename(self, envelope: bytes, transaction_id: str, *, is_secret: bool) -> bytes:
         """Give a message its new transaction id; what was encrypted stays so, wherever it goes."""
-        renamed = with_transaction_id(self.open_envelope(envelope), transaction_id)
-        return self.seal_envelope(renamed) if is_secret or is_encrypted(envelope) else renamed
+        renamed = stored.with_transaction_id(self.open_envelope(envelope), transaction_id)
+        return (
+            self.seal_envelope(renamed) if is_secret or stored.is_encrypted(envelope) else renamed
+        )
 
     def _announce(self, moved: Sequence[Moved]) -> None:
         by_queue: dict[int, set[int | None]] = {}
@@ -352,15 +345,15 @@ class DeadLetters:
             **members,
         )
 
-    def _content(self, envelope: str | None) -> tuple[Envelope, str | None]:
+    def _content(self, envelope: str | None) -> tuple[stored.Envelope, str | None]:
         """Decode an envelope; one that cannot be decrypted shows its head and the reason."""
         if envelope is None:
-            return Envelope(transaction_id=""), None
+            return stored.Envelope(transaction_id=""), None
         sealed = envelope.encode()
         try:
-            return read_envelope(self.open_envelope(sealed)), None
+            return stored.read_envelope(self.open_envelope(sealed)), None
         except SkepError as error:
-            return read_head(sealed), error.message
+            return stored.read_head(sealed), error.message
 
 
 def transaction_id_of(letter_id: int) -> str:

@@ -23,14 +23,7 @@ import msgspec
 from skep.broker.cluster.housekeeping import CallDuty, Duty
 from skep.broker.cluster.leadership import Term
 from skep.broker.polling_loop import end_task
-from skep.broker.stats.samples import (
-    EMPTY,
-    Sample,
-    decode_sample,
-    encode_sample,
-    merge_samples,
-    observe,
-)
+from skep.broker.stats import samples
 from skep.db.access.functions import Functions, statement_of
 from skep.db.access.slots import Caller
 from skep.model.errors import SkepError
@@ -78,7 +71,7 @@ class Reporter:
     """By how much the database's clock is ahead of this process's."""
     _worker_id: int | None = None
     _minute: datetime | None = None
-    _sample: Sample = EMPTY
+    _sample: samples.Sample = samples.EMPTY
     _calls_told: tuple[int, int] = (0, 0)
     _reporting: asyncio.Task[None] | None = None
 
@@ -117,14 +110,14 @@ class Reporter:
         if worker_id is None:
             worker_id = self._worker_id = await self._register()
         minute = (self.now() + self._ahead).replace(second=0, microsecond=0)
-        so_far = self._sample if minute == self._minute else EMPTY
+        so_far = self._sample if minute == self._minute else samples.EMPTY
         calls = _calls(self.meters)
         sample = so_far.merge(self._observe(deltas, calls))
         recorded_at = await self.sql.value(
             "record_metrics",
             worker_id,
             minute,
-            encode_sample(sample).decode(),
+            samples.encode_sample(sample).decode(),
             _encode([_row(delta) for delta in deltas if delta.queue != OTHER_QUEUES]).decode(),
             _encode(dict(self.read_parked())).decode(),
         )
@@ -140,7 +133,7 @@ class Reporter:
         self._ahead = registered_at - self.now()
         return worker_id
 
-    def _observe(self, deltas: Sequence[QueueDelta], calls: tuple[int, int]) -> Sample:
+    def _observe(self, deltas: Sequence[QueueDelta], calls: tuple[int, int]) -> samples.Sample:
         counters: Counter[str] = Counter()
         for delta in deltas:
             for name, count in zip(COUNTERS, delta.counts, strict=True):
@@ -149,7 +142,7 @@ class Reporter:
         counters["db_errors"] = calls[1] - self._calls_told[1]
         gauges = dict(self.read_gauges())
         gauges["lag_ms_max"] = [delta.lag_ms_max for delta in deltas if any(delta.lag_counts)]
-        return observe(counters, gauges)
+        return samples.observe(counters, gauges)
 
 
 def _row(delta: QueueDelta) -> dict[str, Any]:
@@ -186,7 +179,9 @@ class RollUpDuty:
         if not rows:
             return False
         merged = {
-            worker_id: merge_samples(decode_sample(row["sample"]) for row in its_rows)
+            worker_id: samples.merge_samples(
+                samples.decode_sample(row["sample"]) for row in its_rows
+            )
             for worker_id, its_rows in groupby(rows, key=lambda row: row["worker_id"])
         }
         await self._sql.rows(
@@ -194,7 +189,7 @@ class RollUpDuty:
             *self._term,
             rows[0]["hour"],
             list(merged),
-            [encode_sample(sample).decode() for sample in merged.values()],
+            [samples.encode_sample(sample).decode() for sample in merged.values()],
         )
         return True
 

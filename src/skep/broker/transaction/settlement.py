@@ -16,16 +16,8 @@ from uuid import UUID
 import msgspec
 import xxhash
 
+from skep.broker.ack import statuses
 from skep.broker.ack.naming import named_message
-from skep.broker.ack.statuses import (
-    REFUSAL_BY_OUTCOME,
-    STATUS_BY_WORD,
-    AckColumns,
-    ack_columns,
-    spelled_offset,
-    storable_error,
-    unknown_status,
-)
 from skep.broker.cluster.wakeups import Announcer
 from skep.broker.directory import Directory, Partition, PartitionRequest, QueueLabels
 from skep.broker.pop.lease_memory import LeaseMemory
@@ -55,7 +47,10 @@ FORGET_INTERVAL_S: Final = 60.0
 PARTITION_TRIES_MAX: Final = 3
 """How often a partition may vanish under a call before its queue is taken to be in deletion."""
 
-TEXT_BY_REFUSAL: Final = {**REFUSAL_BY_OUTCOME, "required_lease": "Invalid or expired lease"}
+TEXT_BY_REFUSAL: Final = {
+    **statuses.REFUSAL_BY_OUTCOME,
+    "required_lease": "Invalid or expired lease",
+}
 
 _digest = xxhash.xxh3_128_digest
 
@@ -71,7 +66,7 @@ class StagedPush(msgspec.Struct, gc=False):
     labels: QueueLabels = {}
 
 
-class StagedAck(AckColumns, gc=False):
+class StagedAck(statuses.AckColumns, gc=False):
     """A message to acknowledge."""
 
     transaction_id: str | None
@@ -196,9 +191,9 @@ class Stager:
     def stage_ack(self, item: AckItem, required_leases: Sequence[str]) -> StagedAck:
         """Make a row of an ack."""
         word = item.status or "completed"
-        status = STATUS_BY_WORD.get(word)
+        status = statuses.STATUS_BY_WORD.get(word)
         if status is None:
-            raise Unacceptable(unknown_status(word))
+            raise Unacceptable(statuses.unknown_status(word))
         try:
             partition_id, offset = named_message(item)
         except BadRequest as error:
@@ -222,7 +217,7 @@ class Stager:
             offset=offset,
             key=key,
             status=status,
-            error=storable_error(item.error),
+            error=statuses.storable_error(item.error),
             lease_text=lease_text,
         )
 
@@ -234,7 +229,7 @@ class Stager:
             offset = self.leases.find(lease_text, partition_id, key)
             if offset is not None:
                 return offset, lease_text
-        return spelled_offset(transaction_id, partition_id), ""
+        return statuses.spelled_offset(transaction_id, partition_id), ""
 
 
 def parse_lease_id(text: str) -> UUID:
@@ -366,7 +361,7 @@ class Settler:
             statement,
             *leading,
             operations.required_leases,
-            *ack_columns(operations.acks),
+            *statuses.ack_columns(operations.acks),
             [partition.partition_id for partition in pushed.partitions],
             [to for to, _ in guaranteed],
             [since for _, since in guaranteed],

@@ -15,19 +15,7 @@ import msgspec
 
 from skep.broker.overload.fallback import Client, Fallback, is_passing, push_kind
 from skep.broker.overload.waiting_line import Kind, Turn
-from skep.broker.transaction.settlement import (
-    TEXT_BY_REFUSAL,
-    Operations,
-    PushSettled,
-    Settled,
-    Settlement,
-    Settler,
-    StagedAck,
-    StagedPush,
-    Stager,
-    Unacceptable,
-    parse_lease_id,
-)
+from skep.broker.transaction import settlement
 from skep.model.errors import BadRequest, Overloaded, SkepError
 from skep.model.ids import message_id, partition_uuid
 from skep.model.limits import REQUIRED_LEASES_MAX, TRANSACTION_OPERATIONS_MAX
@@ -45,13 +33,15 @@ _NOT_DONE: Final = "not done: the transaction failed"
 
 _encode = msgspec.json.encode
 
-Staged: TypeAlias = StagedPush | StagedAck
+Staged: TypeAlias = settlement.StagedPush | settlement.StagedAck
 
 
 class Transaction:
     """Accept transactions."""
 
-    def __init__(self, stager: Stager, settler: Settler, fallback: Fallback) -> None:
+    def __init__(
+        self, stager: settlement.Stager, settler: settlement.Settler, fallback: Fallback
+    ) -> None:
         self._fallback: Final = fallback
         self._stager: Final = stager
         self._settler: Final = settler
@@ -103,30 +93,32 @@ class Transaction:
             raise BadRequest(f"more than {REQUIRED_LEASES_MAX} required leases")
         staged: list[Staged] = []
         try:
-            required = [parse_lease_id(text) for text in lease_texts]
-        except Unacceptable as refusal:
+            required = [settlement.parse_lease_id(text) for text in lease_texts]
+        except settlement.Unacceptable as refusal:
             answer(_render_refusal(f"Required lease not held: {refusal.message}", items))
             return
         try:
             # When an item is refused, the list holds those before it.
             staged.extend(self._stage(item, lease_texts, producer) for item in items)
-        except Unacceptable as refusal:
+        except settlement.Unacceptable as refusal:
             text = f"ACK operation failed: {refusal.message}"
             answer(_render_refusal(text, items, len(staged), refusal.message))
             return
-        operations = Operations(
-            [each for each in staged if isinstance(each, StagedPush)],
-            [each for each in staged if isinstance(each, StagedAck)],
+        operations = settlement.Operations(
+            [each for each in staged if isinstance(each, settlement.StagedPush)],
+            [each for each in staged if isinstance(each, settlement.StagedAck)],
             required,
         )
 
         id_ = uuid4()
 
-        def settled(ending: Settled | SkepError) -> None:
-            is_known = isinstance(ending, Settled)
+        def settled(ending: settlement.Settled | SkepError) -> None:
+            is_known = isinstance(ending, settlement.Settled)
             answer(_render(str(id_), staged, ending) if is_known else ending)
 
-        self._settler.submit("transaction", Settlement(id_, TRANSACT_CALL, operations, settled))
+        self._settler.submit(
+            "transaction", settlement.Settlement(id_, TRANSACT_CALL, operations, settled)
+        )
 
     def _stage(
         self, item: PushItem | AckItem, lease_texts: Sequence[str], producer: str | None
@@ -169,17 +161,17 @@ def _render_answer(
     return _encode({**answer, "results": results})
 
 
-def _render(transaction_id: str, staged: Sequence[Staged], settled: Settled) -> bytes:
+def _render(transaction_id: str, staged: Sequence[Staged], settled: settlement.Settled) -> bytes:
     if settled.refusal is None:
         return _render_answer(transaction_id, None, _results(staged, settled))
     return _render_answer(transaction_id, *_refused(staged, settled))
 
 
-def _results(staged: Sequence[Staged], settled: Settled) -> list[dict[str, Any]]:
+def _results(staged: Sequence[Staged], settled: settlement.Settled) -> list[dict[str, Any]]:
     acks, pushes = iter(settled.acks), iter(settled.pushes)
     results: list[dict[str, Any]] = []
     for index, each in enumerate(staged):
-        if isinstance(each, StagedPush):
+        if isinstance(each, settlement.StagedPush):
             results.append({"index": index, **_push_result(each, next(pushes))})
             continue
         outcome = next(acks).outcome
@@ -191,7 +183,7 @@ def _results(staged: Sequence[Staged], settled: Settled) -> list[dict[str, Any]]
     return results
 
 
-def _push_result(push: StagedPush, settled: PushSettled) -> dict[str, Any]:
+def _push_result(push: settlement.StagedPush, settled: settlement.PushSettled) -> dict[str, Any]:
     partition_id = settled.partition.partition_id
     return {
         "type": "push",
@@ -215,15 +207,17 @@ def _ack_result(index: int, transaction_id: str | None, error: str | None) -> di
     }
 
 
-def _refused(staged: Sequence[Staged], settled: Settled) -> tuple[str, list[dict[str, Any]]]:
+def _refused(
+    staged: Sequence[Staged], settled: settlement.Settled
+) -> tuple[str, list[dict[str, Any]]]:
     """Return the error, and a result for each operation."""
     assert settled.refusal is not None
-    text = TEXT_BY_REFUSAL[settled.refusal]
+    text = settlement.TEXT_BY_REFUSAL[settled.refusal]
     if settled.refusal == "required_lease":
         return f"Required lease not held: {text}", _undone(staged, None, text)
-    refused_at = [index for index, each in enumerate(staged) if isinstance(each, StagedAck)][
-        settled.refused_position
-    ]
+    refused_at = [
+        index for index, each in enumerate(staged) if isinstance(each, settlement.StagedAck)
+    ][settled.refused_position]
     return f"ACK operation failed: {text}", _undone(staged, refused_at, text)
 
 
@@ -234,7 +228,7 @@ def _undone(
     for index, each in enumerate(operations):
         error = text if index == refused_at else _NOT_DONE
         result = _ack_result(index, each.transaction_id or "", error)
-        if isinstance(each, StagedPush | PushItem):
+        if isinstance(each, settlement.StagedPush | PushItem):
             queue = each.queue if isinstance(each, PushItem) else each.partition_key[0]
             result = {**result, "type": "push", "queueName": queue}
         results.append(result)

@@ -6,21 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 from typer import Option
 
+from skep.cli.shared import output as out
 from skep.cli.shared.connection import GroupName, OnlyPartition, OnlyQueue, QueueName, with_client
 from skep.cli.shared.declare import action, listing
 from skep.cli.shared.options import Yes, command_group, confirm, examples, time_option
-from skep.cli.shared.output import (
-    PAGE_ROWS,
-    Everything,
-    Limit,
-    Offset,
-    Output,
-    Pages,
-    by_offset,
-    print_found,
-    print_pages,
-    print_record,
-)
 from skep.model.errors import BadRequest, NotFound
 
 if TYPE_CHECKING:
@@ -74,15 +63,15 @@ def show_lag(
     group: GroupName,
     queue: QueueName,
     *,
-    limit: Limit = 100,
-    offset: Offset = 0,
-    everything: Everything = False,
-    output: Output = "table",
+    limit: out.Limit = 100,
+    offset: out.Offset = 0,
+    everything: out.Everything = False,
+    output: out.Output = "table",
 ) -> None:
     """Show how far a group is behind on a queue, by partition."""
     if output != "table":
-        print_record(
-            client.groups.lag(group, queue, limit=min(limit, PAGE_ROWS), offset=offset), output
+        out.print_record(
+            client.groups.lag(group, queue, limit=min(limit, out.PAGE_ROWS), offset=offset), output
         )
         return
     lag = client.groups.lag(group, queue, limit=1)
@@ -96,8 +85,8 @@ def show_lag(
     def fetch(rows: int, start: int) -> Any:
         return client.groups.lag(group, queue, limit=rows, offset=start).partitions
 
-    pages = Pages(by_offset(fetch), limit=None if everything else limit, start=str(offset))
-    print_pages(pages, _PARTITION_COLUMNS, output, empty="no partition")
+    pages = out.Pages(out.by_offset(fetch), limit=None if everything else limit, start=str(offset))
+    out.print_pages(pages, _PARTITION_COLUMNS, output, empty="no partition")
 
 
 @groups_app.command("lagging")
@@ -109,11 +98,11 @@ def list_lagging(
         int, Option(min=0, help="Minimum age of the oldest unread message, in seconds.")
     ] = 3600,
     limit: Annotated[int, Option(min=1, max=1000, help="Maximum number of rows.")] = 100,
-    output: Output = "table",
+    output: out.Output = "table",
 ) -> None:
     """List the partitions with the oldest unread messages."""
     found = client.groups.lagging(min_lag_s=min_lag, limit=limit)
-    print_found(found, _LAGGING_COLUMNS, output, empty=f"no partition is {min_lag} s behind")
+    out.print_found(found, _LAGGING_COLUMNS, output, empty=f"no partition is {min_lag} s behind")
 
 
 @groups_app.command(

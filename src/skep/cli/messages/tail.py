@@ -7,14 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 from typer import Option
 
-from skep.cli.shared.connection import (
-    ContextName,
-    OnlyPartition,
-    QueueName,
-    Token,
-    Url,
-    find_server,
-)
+from skep.cli.shared import connection
 from skep.cli.shared.exits import Nothing
 from skep.cli.shared.options import read_moment
 from skep.cli.shared.output import Format, Output, print_record
@@ -33,7 +26,7 @@ def _read_start(text: str) -> str:
 
 
 def tail(
-    queue: QueueName,
+    queue: connection.QueueName,
     *,
     start: Annotated[
         str,
@@ -44,21 +37,21 @@ def tail(
             help="Where to start: `now`, `start`, ISO 8601, or `2h`.",
         ),
     ] = "now",
-    partition: OnlyPartition = None,
+    partition: connection.OnlyPartition = None,
     limit: Annotated[int | None, Option(min=1, help="Stop after this many messages.")] = None,
     idle: Annotated[
         float | None, Option(min=0.1, help="Stop after this many seconds without a message.")
     ] = None,
-    url: Url = None,
-    token: Token = None,
-    context: ContextName = None,
+    url: connection.Url = None,
+    token: connection.Token = None,
+    context: connection.ContextName = None,
     output: Output = "table",
 ) -> None:
     """Watch the messages of a queue without consuming them. Survives restarts of the broker."""
     from skep.cli.messages.event_stream import EventStream
     from skep.client.endpoints import path_of
 
-    server = find_server(ConnectionChoice(url=url, token=token, context=context))
+    server = connection.find_server(ConnectionChoice(url=url, token=token, context=context))
     path = path_of("stream/queue", queue, "events", **{"from": start})
     stream = EventStream(
         server.urls,

@@ -17,17 +17,8 @@ from typing import Annotated, Any, Final
 import typer
 from typer import Option
 
+from skep.cli.shared import options
 from skep.cli.shared.exits import require_server_extra
-from skep.cli.shared.options import (
-    ConfigFile,
-    DatabaseFlags,
-    DatabaseSchema,
-    DatabaseUrl,
-    DataDir,
-    PostgresBin,
-    with_database_flags,
-    with_settings_flags,
-)
 from skep.model.schema_name import split_schema
 from skep.settings import Settings, redacted_url
 from skep.settings.fields import description
@@ -44,20 +35,20 @@ _FLAGS: Final[Mapping[str, Any]] = {
     "preset": Annotated[str | None, Option(help=description("preset"))],
     "host": Annotated[str | None, Option(help=description("host"))],
     "port": Annotated[int | None, Option(help=description("port"))],
-    "database_url": DatabaseUrl,
-    "database_schema": DatabaseSchema,
-    "data_dir": DataDir,
-    "postgres_bin": PostgresBin,
+    "database_url": options.DatabaseUrl,
+    "database_schema": options.DatabaseSchema,
+    "data_dir": options.DataDir,
+    "postgres_bin": options.PostgresBin,
     "migrate": Annotated[str | None, Option(help=description("migrate"))],
     "workers": Annotated[int | None, Option(help=description("workers"))],
     "connections": Annotated[int | None, Option(help=description("connections"))],
     "log_level": Annotated[str | None, Option(help=description("log_level"))],
     "log_format": Annotated[str | None, Option(help=description("log_format"))],
-    "config_file": ConfigFile,
+    "config_file": options.ConfigFile,
 }
 
 
-def _run(flags: DatabaseFlags) -> None:
+def _run(flags: options.DatabaseFlags) -> None:
     """Run the broker until SIGTERM or Ctrl-C."""
     effective = flags.effective()
     require_server_extra()
@@ -66,7 +57,7 @@ def _run(flags: DatabaseFlags) -> None:
     _serve(effective, reload=None if has_terminal else flags.settings)
 
 
-serve: Final = with_settings_flags(_run, _FLAGS)
+serve: Final = options.with_settings_flags(_run, _FLAGS)
 
 
 def _serve(effective: EffectiveSettings, *, reload: Callable[[], Settings] | None) -> None:
@@ -145,9 +136,9 @@ def base_url(listener: socket.socket, *, is_tls: bool = False) -> str:
     )
 
 
-@with_database_flags
+@options.with_database_flags
 def migrate(
-    flags: DatabaseFlags,
+    flags: options.DatabaseFlags,
     *,
     sql: Annotated[
         bool, Option("--sql", help="Print the SQL for an empty database; change nothing.")

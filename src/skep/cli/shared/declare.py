@@ -7,18 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Option
 
+from skep.cli.shared import output as out
 from skep.cli.shared.connection import with_client
 from skep.cli.shared.options import Yes, confirm, declare_options
-from skep.cli.shared.output import (
-    Everything,
-    Format,
-    Limit,
-    Offset,
-    Output,
-    Pages,
-    by_offset,
-    print_pages,
-)
 
 if TYPE_CHECKING:
     from skep.client import Client
@@ -44,26 +35,26 @@ def listing(
 
     def decorate(fetch: Callable[..., Any]) -> Callable[..., None]:
         def run(
-            client: "Client", *, limit: int, everything: bool, output: Format, **arguments: Any
+            client: "Client", *, limit: int, everything: bool, output: out.Format, **arguments: Any
         ) -> None:
             begin = arguments.pop(start)
 
             def fetch_page(rows: int, place: Any) -> Any:
                 return fetch(client, rows, place, **arguments)
 
-            pages = Pages(
-                fetch_page if cursor else by_offset(fetch_page),
+            pages = out.Pages(
+                fetch_page if cursor else out.by_offset(fetch_page),
                 limit=None if everything else limit,
                 start=None if begin is None else str(begin),
             )
             said = empty.format(**arguments)
-            print_pages(pages, columns, output, empty=said, more=f"--{start}")
+            out.print_pages(pages, columns, output, empty=said, more=f"--{start}")
 
         options = {
-            "limit": Limit,
-            start: Cursor if cursor else Offset,
-            "everything": Everything,
-            "output": Output,
+            "limit": out.Limit,
+            start: Cursor if cursor else out.Offset,
+            "everything": out.Everything,
+            "output": out.Output,
         }
         defaults = {"limit": limit, "everything": False, "output": "table"}
         if cursor is None:

@@ -8,14 +8,7 @@ import typer
 from typer import Option
 
 from skep.cli.shared.options import DatabaseFlags, command_group, time_option, with_database_flags
-from skep.cli.spark.options import (
-    Master,
-    StorageText,
-    Warehouse,
-    counting_bar,
-    opened_lake,
-    session,
-)
+from skep.cli.spark import options
 from skep.model.errors import BadRequest, NotFound
 from skep.spark.runtime.encryption_keys import key_options
 
@@ -53,16 +46,16 @@ def run(
             "`get_json_object(payload, '$.customer')`. Requires --queue."
         ),
     ] = None,
-    master: Master = None,
-    warehouse: Warehouse = None,
-    storage: StorageText = None,
+    master: options.Master = None,
+    warehouse: options.Warehouse = None,
+    storage: options.StorageText = None,
 ) -> None:
     """Compute statistics of full hours, from log and archive."""
     from skep.spark.analytics.analytics import Analytics, AnalyticsPlan
     from skep.spark.analytics.hours import HOUR
 
     settings = flags.settings(archive_warehouse=warehouse, archive_storage=storage)
-    with opened_lake(settings) as (lake, database):
+    with options.opened_lake(settings) as (lake, database):
         plan = AnalyticsPlan(
             url=database.dsn,
             since=since,
@@ -74,8 +67,8 @@ def run(
             storage=settings.archive_storage,
             keys=key_options(settings),
         )
-        job = Analytics(lambda: session("skep analytics", master), lake, plan)
-        with counting_bar("analytics", "hours") as show:
+        job = Analytics(lambda: options.session("skep analytics", master), lake, plan)
+        with options.counting_bar("analytics", "hours") as show:
             done = job.run(
                 lambda day, hours: show(
                     (day.upto - hours.since) // HOUR, (hours.upto - hours.since) // HOUR, "hours"
@@ -92,7 +85,7 @@ def status(
     """Show how far the statistics are computed."""
     from skep.spark.analytics.analytics import analytics_progress
 
-    with opened_lake(flags.settings()) as (lake, _):
+    with options.opened_lake(flags.settings()) as (lake, _):
         progress = analytics_progress(lake)
     if progress.watermark is None:
         typer.echo("Nothing is computed yet: run `skep analytics run`")

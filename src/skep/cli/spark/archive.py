@@ -19,14 +19,7 @@ from skep.cli.shared.options import (
     with_database_flags,
 )
 from skep.cli.shared.output import Output, print_found
-from skep.cli.spark.options import (
-    Master,
-    StorageText,
-    Warehouse,
-    counting_bar,
-    opened_lake,
-    session,
-)
+from skep.cli.spark import options
 from skep.model.errors import BadRequest, NotFound
 
 if TYPE_CHECKING:
@@ -45,10 +38,10 @@ Queues = Annotated[list[str] | None, Option("--queue", help="Only this queue; re
 def run(
     flags: DatabaseFlags,
     *,
-    warehouse: Warehouse = None,
-    storage: StorageText = None,
+    warehouse: options.Warehouse = None,
+    storage: options.StorageText = None,
     queue: Queues = None,
-    master: Master = None,
+    master: options.Master = None,
     once: Annotated[bool, Option("--once", help="Archive once and exit; the default.")] = False,
     every: Annotated[
         float | None, Option(help="Archive repeatedly, at this interval in seconds.", min=1)
@@ -72,7 +65,10 @@ def run(
         raise BadRequest("pass --once or --every, not both")
     settings = flags.settings(archive_warehouse=warehouse, archive_storage=storage)
     run_tasks = _on_spark(master)
-    with opened_lake(settings) as (lake, database), counting_bar("archiving") as show:
+    with (
+        options.opened_lake(settings) as (lake, database),
+        options.counting_bar("archiving") as show,
+    ):
         bar = _Bar(show)
         plan = ArchivePlan(
             url=database.dsn, warehouse=settings.archive_warehouse, queues=tuple(queue or ())
@@ -112,8 +108,8 @@ def run(
 def compact(
     flags: DatabaseFlags,
     *,
-    storage: StorageText = None,
-    master: Master = None,
+    storage: options.StorageText = None,
+    master: options.Master = None,
     keep: Annotated[
         float, Option(help="Seconds to keep old files for running queries.", min=0)
     ] = 86_400.0,
@@ -122,8 +118,8 @@ def compact(
     from skep.spark.archive.compaction import CompactionPlan, compact_lake
 
     with (
-        opened_lake(flags.settings(archive_storage=storage)) as (lake, _),
-        counting_bar("archiving") as show,
+        options.opened_lake(flags.settings(archive_storage=storage)) as (lake, _),
+        options.counting_bar("archiving") as show,
     ):
         plan = CompactionPlan(keep_s=keep)
         done = compact_lake(lake, plan, _on_spark(master), on_progress=_Bar(show).advance)
@@ -135,13 +131,13 @@ def compact(
 def files(
     flags: DatabaseFlags,
     *,
-    storage: StorageText = None,
+    storage: options.StorageText = None,
     queue: Annotated[str | None, Option(help="Only this queue.")] = None,
     since: Since = None,
     until: Until = None,
 ) -> None:
     """Print the addresses of the files for other programs."""
-    with opened_lake(flags.settings(archive_storage=storage)) as (lake, _):
+    with options.opened_lake(flags.settings(archive_storage=storage)) as (lake, _):
         for file in lake.files(queue, since=since, until=until):
             typer.echo(file.address)
 
@@ -157,7 +153,7 @@ def status(
     """Show how far each queue is archived."""
     from skep.spark.archive.archiver import archive_status
 
-    with opened_lake(flags.settings()) as (lake, _):
+    with options.opened_lake(flags.settings()) as (lake, _):
         rows = archive_status(lake, queue or ())
     columns = ("queue", "messages", "archivedAt", "state")
     print_found(rows, columns, output, empty="no queue is archived")
@@ -186,7 +182,7 @@ def _on_spark(master: str | None) -> "RunTasks":
     """Return what runs tasks on Spark, which starts with the first task."""
     from skep.spark.runtime.tasks import run_on_spark
 
-    return run_on_spark(lambda: session("skep archive", master))
+    return run_on_spark(lambda: options.session("skep archive", master))
 
 
 class _Bar:

@@ -16,26 +16,13 @@ from skep.db.access.foreign import join
 from skep.db.access.listening import Listener
 from skep.db.access.slots import ONE_OFF, Slots
 from skep.db.access.transactions import TransactionPool
-from skep.jobs import store
+from skep.jobs import errors, store
+from skep.jobs.client import control
 from skep.jobs.client.awaiting import Awaiting
 from skep.jobs.client.bulk import Bulk
-from skep.jobs.client.control import (
-    ChainControl,
-    HeldJob,
-    held_job,
-    require_other_chains,
-    require_started,
-)
 from skep.jobs.client.inspection import Inspection
 from skep.jobs.declare.codec import Ref
 from skep.jobs.declare.declaration import Continue, Job, JobTypes, Start, StartOptions
-from skep.jobs.errors import (
-    ChainCancelled,
-    ChainFailed,
-    JobTypeMismatch,
-    OwnershipLost,
-    ResultTimeout,
-)
 from skep.jobs.signals import CHAIN_CLOSED, Announcements, each_line
 from skep.jobs.store import Settlement, Started, start_arguments, started
 from skep.jobs.worker.tracing import Propagation, Tracing
@@ -80,20 +67,22 @@ class Chain(Generic[O]):
             async with asyncio.timeout(timeout):
                 outcome = await self._client.awaiting.outcome(self.id)
         except TimeoutError:
-            raise ResultTimeout from None
+            raise errors.ResultTimeout from None
         if outcome.type != self._job.name:
-            raise JobTypeMismatch(f"chain {self.id} is a {outcome.type}, not a {self._job.name}")
+            raise errors.JobTypeMismatch(
+                f"chain {self.id} is a {outcome.type}, not a {self._job.name}"
+            )
         if outcome.state == "failed":
-            raise ChainFailed(outcome.error)
+            raise errors.ChainFailed(outcome.error)
         if outcome.state == "cancelled":
-            raise ChainCancelled(outcome.error)
+            raise errors.ChainCancelled(outcome.error)
         return self._job.output.decode(outcome.output or "null")
 
 
 class Pending(Generic[I, O]):
     """The open job of a chain that is being completed from outside; locked."""
 
-    def __init__(self, job: Job[I, O], held: HeldJob) -> None:
+    def __init__(self, job: Job[I, O], held: control.HeldJob) -> None:
         self.input: Final = job.input.decode(held.input)
         self.settlement: Settlement | None = None
         self._job: Final = job
@@ -107,7 +96,7 @@ class Pending(Generic[I, O]):
     def go_on(self, continuation: Continue[O]) -> None:
         """Let the chain go on with another job."""
         step = continuation.step
-        require_other_chains(step, self._held.chain_id)
+        control.require_other_chains(step, self._held.chain_id)
         self.settlement = Settlement(*self._held.token, "continued", next=step)
 
     def fail(self, error: str) -> None:
@@ -115,7 +104,7 @@ class Pending(Generic[I, O]):
         self.settlement = Settlement(*self._held.token, "failed", error=error)
 
 
-class JobClient(ChainControl):
+class JobClient(control.ChainControl):
     """Starts, awaits and administers chains in one database."""
 
     def __init__(
@@ -204,7 +193,7 @@ class JobClient(ChainControl):
         """Start a chain in the transaction of a driver that blocks."""
         arguments = start_arguments([start], notify=True, traces=self._traces([start]))
         answers = started(join(tx, self.schema).fetch_sync(store.START_CALL, *arguments))
-        require_started(answers)
+        control.require_started(answers)
         return self._chains([start], answers)[0]
 
     def chain(self, job: Job[Any, O], chain_id: UUID) -> Chain[O]:
@@ -229,14 +218,14 @@ class JobClient(ChainControl):
             if tx is None:
                 tx = await stack.enter_async_context(self.pool.begin())
             fetch = join(tx, self.schema).fetch
-            held = held_job(chain_id, await fetch(store.HOLD_CALL, chain_id))
+            held = control.held_job(chain_id, await fetch(store.HOLD_CALL, chain_id))
             held.require_type(job.name)
             pending = Pending(job, held)
             yield pending
             if pending.settlement is not None:
                 signals = await self._settle(fetch, held, pending.settlement)
                 if signals is None:
-                    raise OwnershipLost
+                    raise errors.OwnershipLost
                 await self._announce_in(fetch, signals)
 
     def _traces(self, starts: Sequence[Start[Any]]) -> list[str | None]:

@@ -12,23 +12,8 @@ from uuid import UUID
 
 from skep.db.access.foreign import join
 from skep.db.access.slots import Caller
-from skep.jobs import store
+from skep.jobs import errors, store
 from skep.jobs.declare.declaration import Start, Step
-from skep.jobs.errors import (
-    BlockerMissing,
-    ChainClosed,
-    ChainExists,
-    ChainNotFound,
-    ChainReferenced,
-    CyclicBlockers,
-    JobNotFound,
-    JobTypeMismatch,
-    NoSuchJobType,
-    NotRetryable,
-    NotTriggerable,
-    OwnershipLost,
-    SelfBlocked,
-)
 from skep.jobs.signals import Announcements, Signals
 from skep.jobs.store import (
     Fetch,
@@ -69,7 +54,7 @@ class HeldJob:
     def require_type(self, expected: str) -> None:
         """Refuse a job of another type."""
         if self.type != expected:
-            raise JobTypeMismatch(
+            raise errors.JobTypeMismatch(
                 f"the open job of chain {self.chain_id} is {self.type!r}, not {expected!r}"
             )
 
@@ -138,9 +123,9 @@ class ChainControl:
         _require_found(chain_ids, rows)
         for chain_id, outcome, _ in rows:
             if outcome == "key_taken":
-                raise NotRetryable(f"another chain holds the key of chain {chain_id} now")
+                raise errors.NotRetryable(f"another chain holds the key of chain {chain_id} now")
             if outcome != "retried":
-                raise NotRetryable(
+                raise errors.NotRetryable(
                     f"chain {chain_id} is {outcome}: only failed and cancelled ones can be retried"
                 )
 
@@ -162,7 +147,7 @@ class ChainControl:
             if referenced_by is not None:
                 references.setdefault(chain_id, []).append(referenced_by)
         if references:
-            raise ChainReferenced(
+            raise errors.ChainReferenced(
                 f"nothing was deleted: jobs of other chains need {len(references)} of the chains",
                 references=references,
             )
@@ -190,9 +175,9 @@ class ChainControl:
         rows = await self._fetch(tx)(store.TRIGGER_CALL, list(job_ids))
         for job_id, outcome, _ in rows:
             if outcome == "missing":
-                raise JobNotFound(f"there is no job {job_id}")
+                raise errors.JobNotFound(f"there is no job {job_id}")
             if outcome != "triggered":
-                raise NotTriggerable(
+                raise errors.NotTriggerable(
                     f"job {job_id} is {outcome}: only scheduled and ready ones can be triggered"
                 )
         await self._announce(tx, ready_signals(rows))
@@ -227,7 +212,7 @@ class ChainControl:
             if signals is not None:
                 self.announcements.add(signals)
                 return
-        raise OwnershipLost(f"chain {chain_id} moves on faster than it can be settled")
+        raise errors.OwnershipLost(f"chain {chain_id} moves on faster than it can be settled")
 
     async def _settle(self, fetch: Fetch, held: HeldJob, settlement: Settlement) -> Signals | None:
         """Settle a held job; return the signals to send, None if it was lost."""
@@ -243,7 +228,7 @@ class ChainControl:
     async def _set_paused(self, job: str, *, is_paused: bool, tx: object) -> None:
         ((is_known,),) = await self._fetch(tx)(store.PAUSE_CALL, job, is_paused)
         if not is_known:
-            raise NoSuchJobType(f"there never was a job {job!r}")
+            raise errors.NoSuchJobType(f"there never was a job {job!r}")
 
     async def _announce(self, tx: object, signals: Signals) -> None:
         if tx is None:
@@ -281,23 +266,23 @@ def held_job(chain_id: UUID, rows: Sequence[Any]) -> HeldJob:
         ChainNotFound, ChainClosed: it is not.
     """
     if not rows:
-        raise ChainNotFound(f"there is no chain {chain_id}")
+        raise errors.ChainNotFound(f"there is no chain {chain_id}")
     state, _, job_id, attempt, job_type, value, is_running = rows[0]
     if state != "open":
-        raise ChainClosed(f"chain {chain_id} is {state}")
+        raise errors.ChainClosed(f"chain {chain_id} is {state}")
     return HeldJob(chain_id, job_id, attempt, job_type, value, is_running)
 
 
 def require_other_chains(step: Step, chain_id: UUID) -> None:
     """Refuse a continuation that waits for its own chain."""
     if any(ref.id == chain_id for ref in step.blockers):
-        raise SelfBlocked
+        raise errors.SelfBlocked
 
 
 _ERROR_BY_OUTCOME: Final[Mapping[str, type[SkepError]]] = {
-    "lost": OwnershipLost,
-    "missing_blocker": BlockerMissing,
-    "cyclic": CyclicBlockers,
+    "lost": errors.OwnershipLost,
+    "missing_blocker": errors.BlockerMissing,
+    "cyclic": errors.CyclicBlockers,
 }
 
 
@@ -313,9 +298,9 @@ def require_started(answers: Sequence[Started]) -> None:
     """Raise the error of the first chain that could not be started."""
     for answer in answers:
         if answer.outcome == "exists":
-            raise ChainExists(f"there is a chain {answer.chain_id} already")
+            raise errors.ChainExists(f"there is a chain {answer.chain_id} already")
         if answer.outcome == "missing_blocker":
-            raise BlockerMissing
+            raise errors.BlockerMissing
 
 
 def _require_found(chain_ids: Sequence[UUID], rows: Sequence[Any]) -> None:
@@ -323,4 +308,4 @@ def _require_found(chain_ids: Sequence[UUID], rows: Sequence[Any]) -> None:
         raise BadRequest("no chain given: pass at least one id")
     for chain_id, outcome, _ in rows:
         if outcome == "missing":
-            raise ChainNotFound(f"there is no chain {chain_id}")
+            raise errors.ChainNotFound(f"there is no chain {chain_id}")

@@ -15,30 +15,12 @@ import msgspec
 from msgspec import Meta
 
 from skep.db.access.slots import Caller
+from skep.jobs.client import inspection
 from skep.jobs.client.awaiting import Awaiting, ChainOutcome
 from skep.jobs.client.bulk import Bulk
 from skep.jobs.client.control import ChainControl, HeldJob, require_other_chains
-from skep.jobs.client.inspection import (
-    ChainFilter,
-    ChainRow,
-    Inspection,
-    JobFilter,
-    JobRow,
-    Page,
-    page_of,
-)
+from skep.jobs.declare import declaration
 from skep.jobs.declare.codec import Ref
-from skep.jobs.declare.declaration import (
-    MAX_ATTEMPTS,
-    NAME_LENGTH_MAX,
-    Continue,
-    Dedup,
-    Job,
-    OnBlockerFailure,
-    Retry,
-    Start,
-    StepOptions,
-)
 from skep.jobs.errors import ChainNotFound, JobNotFound, ScheduleNotFound
 from skep.jobs.schedules import Missed, Schedule, Scheduler, ScheduleRow
 from skep.jobs.signals import Announcements
@@ -58,7 +40,7 @@ T = TypeVar("T")
 Priority = Annotated[int, Meta(ge=-32768, le=32767)]
 Attempts = Annotated[int, Meta(ge=1, le=1_000_000)]
 Seconds = Annotated[float, Meta(ge=0, le=1e10)]
-Name = Annotated[str, Meta(min_length=1, max_length=NAME_LENGTH_MAX)]
+Name = Annotated[str, Meta(min_length=1, max_length=declaration.NAME_LENGTH_MAX)]
 
 
 def _null() -> msgspec.Raw:
@@ -77,11 +59,11 @@ class StepRequest(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """When it is due, instead of a delay; with a time zone."""
     priority: Priority = 0
     """Smaller runs first."""
-    max_attempts: Attempts = MAX_ATTEMPTS
+    max_attempts: Attempts = declaration.MAX_ATTEMPTS
     limit_key: Annotated[str, Meta(max_length=1_000)] | None = None
     blockers: Annotated[list[UUID], Meta(max_length=1_000)] = []
     """Chains that must complete first."""
-    on_blocker_failure: OnBlockerFailure = "wait"
+    on_blocker_failure: declaration.OnBlockerFailure = "wait"
     """When one of them fails or is cancelled: wait until it is retried, fail too, or ignore it."""
 
 
@@ -116,7 +98,7 @@ class ScheduleRequest(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     missed: Missed = "once"
     """What to do with ticks that no process was there to run."""
     priority: Priority = 0
-    max_attempts: Attempts = MAX_ATTEMPTS
+    max_attempts: Attempts = declaration.MAX_ATTEMPTS
     is_enabled: bool = True
     """False pauses it."""
 
@@ -165,7 +147,7 @@ class JobService:
         self._announcements: Final = Announcements(caller)
         self._awaiting: Final = Awaiting(caller, poll_s=RESULT_POLL_S)
         self.scheduler: Final = Scheduler(caller)
-        self.inspection: Final = Inspection(caller)
+        self.inspection: Final = inspection.Inspection(caller)
         self.control: Final = ChainControl(caller, self._announcements)
         self.bulk: Final = Bulk(caller, self._announcements)
         self.counts: Final = _Cached(self.inspection.counts, COUNTS_KEPT_S, now)
@@ -190,16 +172,16 @@ class JobService:
         answers = await self.control.start_chains(starts, traces=[trace] * len(starts))
         return [StartedChain(each.chain_id, each.is_duplicate) for each in answers]
 
-    async def chain(self, chain_id: UUID) -> ChainRow:
+    async def chain(self, chain_id: UUID) -> inspection.ChainRow:
         """Return a chain; ChainNotFound if there is none."""
-        page = await self.inspection.chains(ChainFilter(ids=[chain_id]), limit=1)
+        page = await self.inspection.chains(inspection.ChainFilter(ids=[chain_id]), limit=1)
         if not page.items:
             raise ChainNotFound(f"there is no chain {chain_id}")
         return page.items[0]
 
-    async def job(self, job_id: UUID) -> JobRow:
+    async def job(self, job_id: UUID) -> inspection.JobRow:
         """Return a job; JobNotFound if there is none."""
-        page = await self.inspection.jobs(JobFilter(ids=[job_id]), limit=1)
+        page = await self.inspection.jobs(inspection.JobFilter(ids=[job_id]), limit=1)
         if not page.items:
             raise JobNotFound(f"there is no job {job_id}")
         return page.items[0]
@@ -244,7 +226,7 @@ class JobService:
         """
         step = None
         if request is not None:
-            step = Continue(_job(request), request.input, **_options(request)).step
+            step = declaration.Continue(_job(request), request.input, **_options(request)).step
             require_other_chains(step, chain_id)
         text = None if output is None else bytes(output).decode()
 
@@ -269,10 +251,12 @@ class JobService:
         await self.scheduler.put(schedule)
         return await self.scheduler.find(name)
 
-    async def schedules(self, *, after: str | None, limit: int) -> Page[ScheduleRow, str]:
+    async def schedules(
+        self, *, after: str | None, limit: int
+    ) -> inspection.Page[ScheduleRow, str]:
         """Return a page of schedules in the order of their names."""
         rows = await self.scheduler.page(after=after, limit=limit + 1)
-        return page_of(rows, limit, lambda schedule: schedule.name)
+        return inspection.page_of(rows, limit, lambda schedule: schedule.name)
 
     async def delete_schedule(self, name: str) -> None:
         """Forget a schedule; ScheduleNotFound if there is none."""
@@ -280,17 +264,19 @@ class JobService:
             raise ScheduleNotFound(f"there is no schedule {name!r}")
 
 
-def _job(request: StepRequest | ScheduleRequest) -> Job[Any, Any]:
+def _job(request: StepRequest | ScheduleRequest) -> declaration.Job[Any, Any]:
     """Return a job of which only the request is known."""
-    retry = Retry(max_attempts=request.max_attempts)
-    return Job(request.type, msgspec.Raw, msgspec.Raw, priority=request.priority, retry=retry)
+    retry = declaration.Retry(max_attempts=request.max_attempts)
+    return declaration.Job(
+        request.type, msgspec.Raw, msgspec.Raw, priority=request.priority, retry=retry
+    )
 
 
-def _start(request: StartRequest) -> Start[Any]:
+def _start(request: StartRequest) -> declaration.Start[Any]:
     dedup = None
     if request.key is not None:
-        dedup = Dedup(request.key, request.key_scope, _span(request.key_window_seconds))
-    return Start(
+        dedup = declaration.Dedup(request.key, request.key_scope, _span(request.key_window_seconds))
+    return declaration.Start(
         _job(request),
         request.input,
         chain_id=request.id,
@@ -301,7 +287,7 @@ def _start(request: StartRequest) -> Start[Any]:
     )
 
 
-def _options(request: StepRequest) -> StepOptions:
+def _options(request: StepRequest) -> declaration.StepOptions:
     return {
         "after": _span(request.delay_seconds),
         "at": request.at,

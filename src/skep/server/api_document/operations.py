@@ -13,15 +13,7 @@ import msgspec
 from skep.broker.overload.deferral import AcceptedAnswer
 from skep.broker.queues.configure import Configured
 from skep.model.wire import AckBatchBody, AckItem, ExtendBody
-from skep.server.api_document.shapes import (
-    AckResult,
-    LeaseAnswer,
-    PopAnswer,
-    PushBody,
-    PushResult,
-    TransactionAnswer,
-    TransactionBody,
-)
+from skep.server.api_document import shapes
 from skep.server.auth.access import NOTHING, READ_WRITE_BY_BODY, READ_WRITE_OF_QUEUE, Access, Level
 from skep.server.routes.queues import ConfigureRequest
 
@@ -143,7 +135,7 @@ CONFIGURE_OPERATION: Final = Operation(
 )
 
 _POP_ANSWERS: Final[dict[int, Answer]] = {
-    200: ("Messages, in order within each partition.", PopAnswer),
+    200: ("Messages, in order within each partition.", shapes.PopAnswer),
     204: "There is nothing to deliver, or the wait is over.",
     **_OVERLOADED,
 }
@@ -160,7 +152,7 @@ HOT_OPERATIONS: Final = (
         summary="Store messages",
         text="Idempotent by (partition, transactionId) within the queue's window: a repeated item "
         "is reported as a duplicate. A failed item does not fail its neighbours.",
-        request=PushBody,
+        request=shapes.PushBody,
         request_example={
             "items": [
                 {
@@ -173,7 +165,7 @@ HOT_OPERATIONS: Final = (
         },
         parameters=(_PREFER,),
         answers={
-            201: ("One result per item, in their order.", list[PushResult]),
+            201: ("One result per item, in their order.", list[shapes.PushResult]),
             **_ACCEPTED,
             409: "Nothing was stored: the queue was deleted meanwhile, or cannot be encrypted for.",
             429: _QUEUE_FULL,
@@ -192,7 +184,7 @@ HOT_OPERATIONS: Final = (
         summary="Take messages from one partition",
         text="Delivers nothing while another consumer of the group holds the partition.",
         parameters=(_QUEUE, _PARTITION, _CREATE, *_POP_PARAMETERS),
-        answers={**_QUEUE_POP_ANSWERS, 200: ("Messages, in order.", PopAnswer)},
+        answers={**_QUEUE_POP_ANSWERS, 200: ("Messages, in order.", shapes.PopAnswer)},
     ),
     _pop(
         path="/api/v1/pop",
@@ -210,7 +202,7 @@ HOT_OPERATIONS: Final = (
         text="Completing a message completes those before it in its partition.",
         request=AckItem,
         request_example=_ACK_EXAMPLE,
-        answers={200: ("An array with the one result.", list[AckResult]), **_OVERLOADED},
+        answers={200: ("An array with the one result.", list[shapes.AckResult]), **_OVERLOADED},
     ),
     Operation(
         path="/api/v1/ack/batch",
@@ -222,7 +214,7 @@ HOT_OPERATIONS: Final = (
         request=AckBatchBody,
         request_example={"acknowledgments": [_ACK_EXAMPLE], "consumerGroup": "billing"},
         answers={
-            200: ("One result per acknowledgment, in their order.", list[AckResult]),
+            200: ("One result per acknowledgment, in their order.", list[shapes.AckResult]),
             **_ACCEPTED,
             **_OVERLOADED,
         },
@@ -233,7 +225,7 @@ HOT_OPERATIONS: Final = (
         summary="Acknowledge and push, all or nothing",
         text="Fails as a whole when a required lease is no longer held. The body may also be the "
         "array of operations alone.",
-        request=TransactionBody,
+        request=shapes.TransactionBody,
         request_example={
             "operations": [
                 {"type": "push", "items": [{"queue": "invoices", "payload": {"order": 1}}]},
@@ -242,7 +234,7 @@ HOT_OPERATIONS: Final = (
             "requiredLeases": [_ACK_EXAMPLE["leaseId"]],
         },
         answers={
-            200: ("The results, or why nothing happened.", TransactionAnswer),
+            200: ("The results, or why nothing happened.", shapes.TransactionAnswer),
             409: "A queue that is pushed to was deleted meanwhile, or cannot be encrypted for.",
             429: _QUEUE_FULL,
         },
@@ -258,7 +250,7 @@ HOT_OPERATIONS: Final = (
         request_example={"seconds": 120},
         is_request_required=False,
         answers={
-            200: ("When the lease ends now, or why it could not be extended.", LeaseAnswer),
+            200: ("When the lease ends now, or why it could not be extended.", shapes.LeaseAnswer),
             **_OVERLOADED,
         },
     ),

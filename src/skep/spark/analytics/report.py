@@ -8,21 +8,8 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Final
 
+from skep.spark.analytics import report_plots as plots
 from skep.spark.analytics.report_figures import Deliveries, Figures
-from skep.spark.analytics.report_plots import (
-    SERIES_MAX,
-    Ranked,
-    Series,
-    escaped,
-    lines,
-    ranking,
-    spell_bytes,
-    spell_count,
-    spell_milliseconds,
-    spell_ratio,
-    spell_seconds,
-    stacked_bars,
-)
 
 RANKED_MAX: Final = 10
 QUEUES_LISTED: Final = 50
@@ -76,8 +63,8 @@ def render_report(figures: Figures, made_at: datetime, queue: str | None = None)
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<meta http-equiv="Content-Security-Policy" '
         "content=\"default-src 'none'; style-src 'unsafe-inline'\">"
-        f"<title>{escaped(f'Skep report{about}')}</title><style>{_STYLE}</style></head><body>"
-        f"<h1>{escaped(f'Skep report{about}')}</h1>"
+        f"<title>{plots.escaped(f'Skep report{about}')}</title><style>{_STYLE}</style></head><body>"
+        f"<h1>{plots.escaped(f'Skep report{about}')}</h1>"
         f"<p>{hours}, made {made_at:%Y-%m-%d %H:%M} UTC</p>"
         f"{_summary(figures)}{''.join(_sections(figures))}</body></html>\n"
     )
@@ -87,16 +74,16 @@ def _summary(figures: Figures) -> str:
     total = figures.total
     share = total.redelivered / total.delivered if total.delivered else None
     facts = {
-        "messages stored": spell_count(sum(figures.messages.values())),
-        "payloads": spell_bytes(sum(figures.bytes.values())),
-        "delivered": spell_count(total.delivered),
+        "messages stored": plots.spell_count(sum(figures.messages.values())),
+        "payloads": plots.spell_bytes(sum(figures.bytes.values())),
+        "delivered": plots.spell_count(total.delivered),
         "redelivered": "-" if share is None else f"{share:.1%}",
         "half within": _latency(total.lag_ms(0.5)),
         "99% within": _latency(total.lag_ms(0.99)),
-        "dead letters": spell_count(sum(figures.causes.values())),
+        "dead letters": plots.spell_count(sum(figures.causes.values())),
     }
     tiles = "".join(
-        f"<div><dt>{escaped(name)}</dt><dd>{escaped(fact)}</dd></div>"
+        f"<div><dt>{plots.escaped(name)}</dt><dd>{plots.escaped(fact)}</dd></div>"
         for name, fact in facts.items()
     )
     return f"<dl>{tiles}</dl>"
@@ -105,11 +92,11 @@ def _summary(figures: Figures) -> str:
 def _sections(figures: Figures) -> Iterator[str]:
     moments, sizes = figures.buckets, [figures.bytes[each] for each in figures.buckets]
     causes = [
-        Ranked(cause or "(no error)", letters, f", queue {queue}")
+        plots.Ranked(cause or "(no error)", letters, f", queue {queue}")
         for (queue, cause), letters in figures.causes.most_common(RANKED_MAX)
     ]
     keys = [
-        Ranked(f"{queue}: {key}", messages, f", {kind}")
+        plots.Ranked(f"{queue}: {key}", messages, f", {kind}")
         for (queue, kind, key), messages in figures.keys.most_common(RANKED_MAX)
     ]
     latencies = latency_series(figures)
@@ -121,12 +108,14 @@ def _sections(figures: Figures) -> Iterator[str]:
         (
             "Messages stored",
             "By the log and its archive, the busiest queues apart.",
-            lambda title: stacked_bars(title, moments, volume_series(figures)),
+            lambda title: plots.stacked_bars(title, moments, volume_series(figures)),
         ),
         (
             "Bytes stored",
             "Payloads as they were pushed.",
-            lambda title: stacked_bars(title, moments, [Series("payloads", sizes)], spell_bytes),
+            lambda title: plots.stacked_bars(
+                title, moments, [plots.Series("payloads", sizes)], plots.spell_bytes
+            ),
         ),
         (
             "From push to delivery",
@@ -134,22 +123,24 @@ def _sections(figures: Figures) -> Iterator[str]:
                 "Estimates within the histograms of the brokers; redeliveries count too. When a "
                 "message was acknowledged is not on record."
             ),
-            lambda title: lines(title, moments, latencies, spell_milliseconds, is_logarithmic=True),
+            lambda title: plots.lines(
+                title, moments, latencies, plots.spell_milliseconds, is_logarithmic=True
+            ),
         ),
         (
             "Redelivered and failed",
             "Messages that were delivered again, and negative acknowledgements.",
-            lambda title: lines(title, moments, trouble),
+            lambda title: plots.lines(title, moments, trouble),
         ),
         (
             "What messages died of",
             "Dead letters by the first line of their error, with # for numbers and ids.",
-            lambda title: ranking(title, causes),
+            lambda title: plots.ranking(title, causes),
         ),
         (
             "Partition skew",
             "The busiest partition over the average one, in the worst hour of each queue.",
-            lambda title: ranking(title, _skewed(figures), spell_ratio),
+            lambda title: plots.ranking(title, _skewed(figures), plots.spell_ratio),
         ),
         (
             "Hot keys",
@@ -157,32 +148,34 @@ def _sections(figures: Figures) -> Iterator[str]:
                 "Partitions, and keys that runs were told to go by, with the messages of the hours "
                 "in which they were among the first."
             ),
-            lambda title: ranking(title, keys),
+            lambda title: plots.ranking(title, keys),
         ),
         (
             "Group lag",
             "The age of the oldest message that was not done, at worst.",
-            lambda title: lines(title, moments, lag_series(figures), spell_seconds),
+            lambda title: plots.lines(title, moments, lag_series(figures), plots.spell_seconds),
         ),
         ("Queues", "The busiest ones.", lambda _title: _queue_table(figures)),
     )
     for title, note, draw in sections:
-        yield (f"<section><h2>{escaped(title)}</h2><p>{escaped(note)}</p>{draw(title)}</section>")
+        yield (
+            f"<section><h2>{plots.escaped(title)}</h2><p>{plots.escaped(note)}</p>{draw(title)}</section>"
+        )
 
 
-def volume_series(figures: Figures) -> list[Series]:
+def volume_series(figures: Figures) -> list[plots.Series]:
     """Return the messages of the busiest queues, and those of all others together."""
     ranked = sorted(figures.queues, key=lambda name: (-figures.queues[name].messages, name))
-    chosen, rest = ranked[: SERIES_MAX - 1], ranked[SERIES_MAX - 1 :]
+    chosen, rest = ranked[: plots.SERIES_MAX - 1], ranked[plots.SERIES_MAX - 1 :]
     moments, counts = figures.buckets, figures.messages
-    series = [Series(name, [counts[each, name] for each in moments]) for name in chosen]
+    series = [plots.Series(name, [counts[each, name] for each in moments]) for name in chosen]
     if rest:
         others = [sum(counts[each, name] for name in rest) for each in moments]
-        series.append(Series(OTHERS, others))
+        series.append(plots.Series(OTHERS, others))
     return series
 
 
-def latency_series(figures: Figures) -> list[Series]:
+def latency_series(figures: Figures) -> list[plots.Series]:
     """Return within which time half, 95% and 99% of the messages were delivered."""
     shares = {"half": 0.5, "95%": 0.95, "99%": 0.99}
     return [
@@ -193,24 +186,24 @@ def latency_series(figures: Figures) -> list[Series]:
 
 def _delivery_series(
     figures: Figures, name: str, value: Callable[[Deliveries], float | None]
-) -> Series:
+) -> plots.Series:
     known = figures.deliveries
-    return Series(name, [value(known[at]) if at in known else None for at in figures.buckets])
+    return plots.Series(name, [value(known[at]) if at in known else None for at in figures.buckets])
 
 
-def lag_series(figures: Figures) -> list[Series]:
+def lag_series(figures: Figures) -> list[plots.Series]:
     """Return the lag of the groups that were furthest behind."""
     worst = sorted(figures.lags_s.items(), key=lambda item: (-max(item[1].values()), item[0]))
     return [
-        Series(f"{group} on {queue}", [lags_s.get(each) for each in figures.buckets])
-        for (queue, group), lags_s in worst[:SERIES_MAX]
+        plots.Series(f"{group} on {queue}", [lags_s.get(each) for each in figures.buckets])
+        for (queue, group), lags_s in worst[: plots.SERIES_MAX]
     ]
 
 
-def _skewed(figures: Figures) -> list[Ranked]:
+def _skewed(figures: Figures) -> list[plots.Ranked]:
     skewed = sorted(figures.queues.items(), key=lambda item: (-item[1].skew, item[0]))
     return [
-        Ranked(name, each.skew, f", {spell_count(each.messages)} messages")
+        plots.Ranked(name, each.skew, f", {plots.spell_count(each.messages)} messages")
         for name, each in skewed[:RANKED_MAX]
         if each.skew
     ]
@@ -223,27 +216,25 @@ def _queue_table(figures: Figures) -> str:
     )
     ranked = sorted(figures.queues.items(), key=lambda item: (-item[1].messages, item[0]))
     rows = "".join(
-        f"<tr>{''.join(f'<td>{escaped(cell)}</td>' for cell in cells)}</tr>"
+        f"<tr>{''.join(f'<td>{plots.escaped(cell)}</td>' for cell in cells)}</tr>"
         for cells in (
             (
                 name,
-                spell_count(each.messages),
-                spell_bytes(each.bytes),
-                spell_count(each.deliveries.delivered),
-                spell_count(each.deliveries.redelivered),
-                spell_count(each.deliveries.failed),
-                spell_count(each.letters),
+                plots.spell_count(each.messages),
+                plots.spell_bytes(each.bytes),
+                plots.spell_count(each.deliveries.delivered),
+                plots.spell_count(each.deliveries.redelivered),
+                plots.spell_count(each.deliveries.failed),
+                plots.spell_count(each.letters),
                 _latency(each.deliveries.lag_ms(0.5)),
                 _latency(each.deliveries.lag_ms(0.99)),
             )
             for name, each in ranked[:QUEUES_LISTED]
         )
     )
-    return (
-        f"<table><thead><tr>{''.join(f'<th>{escaped(head)}</th>' for head in heads)}</tr></thead>"
-        f"<tbody>{rows}</tbody></table>"
-    )
+    head = "".join(f"<th>{plots.escaped(each)}</th>" for each in heads)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
 
 
 def _latency(value: float | None) -> str:
-    return "-" if value is None else spell_milliseconds(value)
+    return "-" if value is None else plots.spell_milliseconds(value)

@@ -14,16 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as f
 from pyspark.sql.types import DataType
 
-from skep.spark.pipelines.pipeline import (
-    Every,
-    InvalidPipeline,
-    Pipeline,
-    Source,
-    Transform,
-    Window,
-    duration,
-    spelled_options,
-)
+from skep.spark.pipelines import pipeline as definition
 from skep.spark.sink.columns import HEADERS, PARTITION, PAYLOAD, WRITE_COLUMNS, without_null_headers
 
 if TYPE_CHECKING:
@@ -45,10 +36,10 @@ def with_event_time(frame: "DataFrame", expression: str, watermark: str | None) 
     timed = timed.withColumn(EVENT_TIME, f.timestamp_millis(f.unix_millis(EVENT_TIME)))
     if watermark is None:
         return timed
-    return timed.withWatermark(EVENT_TIME, _interval(duration(watermark)))
+    return timed.withWatermark(EVENT_TIME, _interval(definition.duration(watermark)))
 
 
-def windowed(frame: "DataFrame", window: Window) -> "DataFrame":
+def windowed(frame: "DataFrame", window: definition.Window) -> "DataFrame":
     """Aggregate by window and key: one row for each that closed, with its start and end."""
     keys = [f.expr(key) for key in window.by]
     aggregates = [f.expr(text).alias(name) for name, text in window.aggregate.items()]
@@ -60,15 +51,17 @@ def windowed(frame: "DataFrame", window: Window) -> "DataFrame":
     )
 
 
-def _column(window: Window) -> Any:
+def _column(window: definition.Window) -> Any:
     if window.kind == "session":
-        return f.session_window(EVENT_TIME, _interval(duration(window.gap or ""), _TICK_US))
-    size = _interval(duration(window.size or ""))
-    slide = None if window.slide is None else _interval(duration(window.slide))
+        return f.session_window(
+            EVENT_TIME, _interval(definition.duration(window.gap or ""), _TICK_US)
+        )
+    size = _interval(definition.duration(window.size or ""))
+    slide = None if window.slide is None else _interval(definition.duration(window.slide))
     return f.window(EVENT_TIME, size, slide)
 
 
-def _end(window: Window) -> Any:
+def _end(window: definition.Window) -> Any:
     end = f.col(f"{_WINDOW}.end")
     if window.kind == "session":
         return end - f.expr(f"interval {_TICK_US} microsecond")
@@ -82,20 +75,20 @@ def _interval(seconds: float, more_us: int = 0) -> str:
 SinkKind: TypeAlias = Literal["queue", "table"]
 
 
-def sinks_of(pipeline: Pipeline) -> tuple[SinkKind, ...]:
+def sinks_of(pipeline: definition.Pipeline) -> tuple[SinkKind, ...]:
     """Return where results go; each is a query of its own, with its own progress."""
     kinds: tuple[SinkKind, ...] = ("queue", "table")
     return tuple(kind for kind in kinds if getattr(pipeline.sink, kind) is not None)
 
 
-def reader_name(pipeline: Pipeline, sink: SinkKind, source: str) -> str:
+def reader_name(pipeline: definition.Pipeline, sink: SinkKind, source: str) -> str:
     """Return the name under which a reader is on record, and the log is kept for it."""
     return f"pipeline:{pipeline.name}:{sink}:{source}"
 
 
-def source_options(source: Source, url: str, reader: str) -> dict[str, str]:
+def source_options(source: definition.Source, url: str, reader: str) -> dict[str, str]:
     """Return the options of the data source for one source of a pipeline."""
-    options = {"url": url, **spelled_options(source.options), "consumerGroup": reader}
+    options = {"url": url, **definition.spelled_options(source.options), "consumerGroup": reader}
     if source.pattern is not None:
         options["subscribePattern"] = source.pattern
     elif isinstance(source.queue, list):
@@ -112,8 +105,8 @@ class Frames:
     """Builds the queries of one pipeline."""
 
     spark: "SparkSession"
-    pipeline: Pipeline
-    transform: Transform | None
+    pipeline: definition.Pipeline
+    transform: definition.Transform | None
     url: str
 
     def writer(self, sink: SinkKind, checkpoint: str) -> "DataStreamWriter":
@@ -129,7 +122,7 @@ class Frames:
             for name, source in self.pipeline.sources.items()
         }
 
-    def _source(self, name: str, source: Source, reader: str) -> "DataFrame":
+    def _source(self, name: str, source: definition.Source, reader: str) -> "DataFrame":
         if source.schema is not None:
             _check_schema(source.schema, ("sources", name, "schema"))
         options: dict[str, Any] = source_options(source, self.url, reader)
@@ -155,7 +148,7 @@ class Frames:
             return frame
         frame = self.transform(**sources)
         if not hasattr(frame, "writeStream"):
-            raise InvalidPipeline(
+            raise definition.InvalidPipeline(
                 f"returned {type(frame).__name__} instead of a DataFrame", path=("function",)
             )
         return frame
@@ -163,7 +156,7 @@ class Frames:
     def _to_queue(self, results: "DataFrame") -> "DataStreamWriter":
         sink = self.pipeline.sink
         options: dict[str, Any] = {"url": self.url, "queue": sink.queue or ""}
-        options |= spelled_options(sink.options)
+        options |= definition.spelled_options(sink.options)
         return as_messages(results, sink.partition).writeStream.format("skep").options(**options)
 
     def _to_table(self, results: "DataFrame") -> "DataStreamWriter":
@@ -173,8 +166,8 @@ class Frames:
 
     def _triggered(self, writing: "DataStreamWriter") -> "DataStreamWriter":
         trigger = self.pipeline.trigger
-        if isinstance(trigger, Every):
-            milliseconds = round(duration(trigger.every) * 1000)
+        if isinstance(trigger, definition.Every):
+            milliseconds = round(definition.duration(trigger.every) * 1000)
             return writing.trigger(processingTime=f"{milliseconds} milliseconds")
         if trigger == "once":
             return writing.trigger(once=True)
@@ -186,7 +179,7 @@ def _check_schema(schema: str, path: tuple[str, ...]) -> None:
     try:
         DataType.fromDDL(schema)
     except PySparkException as error:
-        raise InvalidPipeline(
+        raise definition.InvalidPipeline(
             f"{schema!r} is no schema of Spark's; write columns and their types, such as "
             "id BIGINT, name STRING",
             path=path,

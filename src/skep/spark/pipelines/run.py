@@ -18,14 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from skep.model.errors import Refused, SkepError, Unavailable
+from skep.spark.pipelines import pipeline as definition
 from skep.spark.pipelines.frames import Frames, SinkKind, reader_name, sinks_of, source_options
-from skep.spark.pipelines.pipeline import (
-    Pipeline,
-    Transform,
-    definition_hash,
-    spelled_definition,
-    spelled_options,
-)
 from skep.spark.pipelines.registry import Batch, Progress, Registry
 from skep.spark.runtime.session import DEFAULT_MASTER, spark_session
 from skep.spark.runtime.tasks import last_cause
@@ -68,7 +62,7 @@ class RunPlan:
     is_reset: bool = False
 
 
-def checkpoint_of(pipeline: Pipeline, data_dir: Path) -> str:
+def checkpoint_of(pipeline: definition.Pipeline, data_dir: Path) -> str:
     """Return where a pipeline keeps its progress."""
     if pipeline.checkpoint is not None:
         return pipeline.checkpoint.rstrip("/")
@@ -79,8 +73,8 @@ def checkpoint_of(pipeline: Pipeline, data_dir: Path) -> str:
 class PipelineRun:
     """One run of a pipeline, from its registration to its end."""
 
-    pipeline: Pipeline
-    transform: Transform | None
+    pipeline: definition.Pipeline
+    transform: definition.Transform | None
     plan: RunPlan
     on_progress: OnProgress = lambda _progress: None
 
@@ -96,8 +90,8 @@ class PipelineRun:
                 self._forget(registry)
             has_progress = registry.begin(
                 self.pipeline.name,
-                definition=spelled_definition(self.pipeline),
-                digest=definition_hash(self.pipeline, self.transform),
+                definition=definition.spelled_definition(self.pipeline),
+                digest=definition.definition_hash(self.pipeline, self.transform),
                 checkpoint=self.plan.checkpoint,
                 master=self.plan.master,
                 is_reset=self.plan.is_reset,
@@ -171,7 +165,7 @@ class PipelineRun:
         return spark_session(
             f"skep pipeline {self.pipeline.name}",
             master=self.plan.master,
-            config={"spark.log.level": "ERROR", **spelled_options(self.pipeline.spark)},
+            config={"spark.log.level": "ERROR", **definition.spelled_options(self.pipeline.spark)},
         )
 
 
@@ -189,7 +183,7 @@ def stop_queries(queries: Iterable["StreamingQuery"]) -> None:
 class _Watch:
     """Adds up what the queries of a run report of their micro-batches."""
 
-    def __init__(self, pipeline: Pipeline, url: str) -> None:
+    def __init__(self, pipeline: definition.Pipeline, url: str) -> None:
         self._pipeline: Final = pipeline
         self._url: Final = url
         self._last_batch: Final[dict[SinkKind, int]] = {}

@@ -12,14 +12,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import numpy as np
 
+from skep.model import limits
 from skep.model.envelopes import HEADER_SEPARATOR
-from skep.model.limits import (
-    HEADERS_BYTES_MAX,
-    HEADERS_MAX,
-    NAME_CHARS_MAX,
-    SCHEDULE_SECONDS_MAX,
-    TRANSACTION_ID_CHARS_MAX,
-)
 from skep.model.wire import DEFAULT_PARTITION
 from skep.spark.runtime.arrow import byte_strings, pa, text_bytes, text_lengths
 from skep.spark.sink.columns import (
@@ -106,7 +100,7 @@ class RowChecker:
         self._options: Final = options
         self._id_prefix: Final = id_prefix
         self._validators: Final[Mapping[str, Validate]] = {} if validators is None else validators
-        latest = (now or datetime.now(UTC)) + timedelta(seconds=SCHEDULE_SECONDS_MAX)
+        latest = (now or datetime.now(UTC)) + timedelta(seconds=limits.SCHEDULE_SECONDS_MAX)
         self._latest: Final = pa.scalar(latest, _MOMENT)
         self._rows = 0
 
@@ -150,12 +144,12 @@ class RowChecker:
         for name, default in ((QUEUE, self._options.queue), (PARTITION, DEFAULT_PARTITION)):
             values = _or_default(columns[name], default)
             faults.note_where(values.is_null(), f"{name} is null")
-            columns[name] = _shortened(values, NAME_CHARS_MAX, name, default, faults)
+            columns[name] = _shortened(values, limits.NAME_CHARS_MAX, name, default, faults)
 
     def _complete_ids(self, columns: dict[str, Any], first: int, faults: _Faults) -> None:
         given = columns[TRANSACTION_ID]
         usable = _shortened(
-            _or_default(given, None), TRANSACTION_ID_CHARS_MAX, TRANSACTION_ID, None, faults
+            _or_default(given, None), limits.TRANSACTION_ID_CHARS_MAX, TRANSACTION_ID, None, faults
         )
         columns[MADE_UP] = usable.is_null()
         columns[TRANSACTION_ID] = usable
@@ -299,7 +293,9 @@ def _headers(values: Any, count: int, faults: _Faults) -> Any:
         return pa.nulls(count, pa.string())
     texts = json_objects(values.keys, values.items, values.offsets, HEADER_SEPARATOR.decode())
     texts = pc.if_else(pa.array(sizes > 0), texts, pa.scalar(None, pa.string()))
-    is_large = pc.greater(pc.binary_length(texts), HEADERS_BYTES_MAX)
-    faults.note(np.flatnonzero(sizes > HEADERS_MAX), f"more than {HEADERS_MAX} headers")
-    faults.note_where(is_large, f"headers are larger than {HEADERS_BYTES_MAX} bytes")
+    is_large = pc.greater(pc.binary_length(texts), limits.HEADERS_BYTES_MAX)
+    faults.note(
+        np.flatnonzero(sizes > limits.HEADERS_MAX), f"more than {limits.HEADERS_MAX} headers"
+    )
+    faults.note_where(is_large, f"headers are larger than {limits.HEADERS_BYTES_MAX} bytes")
     return texts

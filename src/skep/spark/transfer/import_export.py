@@ -19,17 +19,7 @@ from uuid import uuid4
 import msgspec
 
 from skep.model.errors import BadRequest
-from skep.spark.transfer.single_write import (
-    OnReached,
-    Outcome,
-    StoredMessages,
-    check_disclosure,
-    check_source,
-    check_target,
-    explained,
-    short_digest,
-    write_once,
-)
+from skep.spark.transfer import single_write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -139,7 +129,7 @@ class ImportPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExportPlan(StoredMessages):
+class ExportPlan(single_write.StoredMessages):
     """What is exported, and how."""
 
     path: str
@@ -151,8 +141,8 @@ class ExportPlan(StoredMessages):
 
 
 def run_import(
-    session: Session, plan: ImportPlan, on_reached: OnReached = lambda _: None
-) -> Outcome:
+    session: Session, plan: ImportPlan, on_reached: single_write.OnReached = lambda _: None
+) -> single_write.Outcome:
     """Import, unless that was done before.
 
     Raises `BadRequest` if the mapping names a column that messages do not have, and what
@@ -161,18 +151,20 @@ def run_import(
     for name in plan.mapping:
         if name not in COLUMNS:
             raise BadRequest(f"there is no column {name!r}; there are {', '.join(COLUMNS)}")
-    is_sealed = plan.format == "queue" and check_source(
+    is_sealed = plan.format == "queue" and single_write.check_source(
         plan.source_url or plan.url, plan.source, plan.keys
     )
-    check_target(plan.url, plan.queue, plan.keys, is_sealed=is_sealed, may_decrypt=plan.may_decrypt)
-    with explained():
+    single_write.check_target(
+        plan.url, plan.queue, plan.keys, is_sealed=is_sealed, may_decrypt=plan.may_decrypt
+    )
+    with single_write.explained():
         frame = _imported(session(), plan)
         write_id = _write_id(frame, plan)
         if plan.format == "ndjson" and not plan.whole_lines:
             frame = cut_lines(frame)
         rows = _ordered(frame, _expressions(frame, plan))
     options = {"url": plan.url, "queue": plan.queue, "onError": plan.on_error, **plan.keys}
-    return write_once(rows, options, write_id, on_reached)
+    return single_write.write_once(rows, options, write_id, on_reached)
 
 
 def _imported(spark: "SparkSession", plan: ImportPlan) -> "DataFrame":
@@ -206,7 +198,7 @@ def _write_id(frame: "DataFrame", plan: ImportPlan) -> str:
         return f"import:{uuid4()}"  # it may have grown; what is known is found by its ids
     files = sorted(f"{uri} {_fingerprint(uri)}" for uri in frame.inputFiles())
     said = (plan.queue, plan.format, str(plan.whole_lines), repr(sorted(plan.mapping.items())))
-    return f"import:{short_digest(*said, *files)}"
+    return f"import:{single_write.short_digest(*said, *files)}"
 
 
 def run_export(session: Session, plan: ExportPlan) -> int:
@@ -217,10 +209,10 @@ def run_export(session: Session, plan: ExportPlan) -> int:
     from pyspark.sql import Observation  # noqa: PLC0415 (heavy, and an extra)
     from pyspark.sql import functions as f  # noqa: PLC0415
 
-    is_sealed = check_source(plan.url, plan.queue, plan.keys)
-    check_disclosure(plan.path, is_sealed=is_sealed, may_decrypt=plan.may_decrypt)
+    is_sealed = single_write.check_source(plan.url, plan.queue, plan.keys)
+    single_write.check_disclosure(plan.path, is_sealed=is_sealed, may_decrypt=plan.may_decrypt)
     seen = Observation()
-    with explained():
+    with single_write.explained():
         frame = plan.frame(session()).observe(seen, f.count(f.lit(1)).alias("messages"))
         # A partition lies in one file, in its order.
         frame = frame.repartition("partition").sortWithinPartitions("partition", OFFSET)

@@ -17,18 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from skep.model.errors import BadRequest
 from skep.spark.runtime.postgres import database
 from skep.spark.source.columns import HEADERS
-from skep.spark.transfer.single_write import (
-    STATEMENT_TIMEOUT_S,
-    OnReached,
-    Outcome,
-    StoredMessages,
-    check_source,
-    check_target,
-    explained,
-    outcome_of,
-    short_digest,
-    write_once,
-)
+from skep.spark.transfer import single_write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -46,7 +35,7 @@ NOW: Final = "select skep.now() as now"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReplayPlan(StoredMessages):
+class ReplayPlan(single_write.StoredMessages):
     """What is replayed, and where to."""
 
     into: str
@@ -73,7 +62,7 @@ class ReplayPlan(StoredMessages):
             "kept" if self.keeps_ids else "made",
             *(() if self.partition is None else (self.partition,)),
         )
-        return f"replay:{short_digest(*said)}"
+        return f"replay:{single_write.short_digest(*said)}"
 
 
 class Counted(NamedTuple):
@@ -99,8 +88,8 @@ class Replay:
         _check_span(plan)
         if plan.name is not None and not 0 < len(plan.name) <= NAME_CHARS_MAX:
             raise BadRequest(f"the name of a replay has 1 to {NAME_CHARS_MAX} characters")
-        is_sealed = check_source(plan.url, plan.queue, plan.keys)
-        check_target(
+        is_sealed = single_write.check_source(plan.url, plan.queue, plan.keys)
+        single_write.check_target(
             plan.url, plan.into, plan.keys, is_sealed=is_sealed, may_decrypt=plan.may_decrypt
         )
 
@@ -108,7 +97,7 @@ class Replay:
         """Return what it would bring, without writing anything."""
         from pyspark.sql import functions as f  # noqa: PLC0415 (heavy, and an extra)
 
-        with explained():
+        with single_write.explained():
             counted = self._plan.frame(
                 self._session(), None if self._plan.where else COUNTED_COLUMNS
             ).agg(
@@ -119,15 +108,15 @@ class Replay:
             )
             return Counted(*counted.collect()[0])
 
-    def run(self, on_reached: OnReached = lambda _: None) -> Outcome:
+    def run(self, on_reached: single_write.OnReached = lambda _: None) -> single_write.Outcome:
         """Do it, unless it was done before."""
         plan = self._plan
-        if done := outcome_of(plan.url, plan.write_id):
+        if done := single_write.outcome_of(plan.url, plan.write_id):
             return done
-        with explained():
+        with single_write.explained():
             frame = self._ordered()
         options = {"url": plan.url, "queue": plan.into, "onError": plan.on_error, **plan.keys}
-        return write_once(frame, options, plan.write_id, on_reached)
+        return single_write.write_once(frame, options, plan.write_id, on_reached)
 
     def _ordered(self) -> "DataFrame":
         """Return the rows to write: each partition whole in one task, in its order."""
@@ -148,7 +137,7 @@ class Replay:
 def _check_span(plan: ReplayPlan) -> None:
     if plan.since >= plan.until:
         raise BadRequest("--from must be before --to")
-    now: datetime = database(plan.url, STATEMENT_TIMEOUT_S).rows(NOW)[0]["now"]
+    now: datetime = database(plan.url, single_write.STATEMENT_TIMEOUT_S).rows(NOW)[0]["now"]
     if plan.until > now:
         raise BadRequest(
             f"--to lies in the future of the database, whose clock says {now.isoformat()}: what "

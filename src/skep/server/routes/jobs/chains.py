@@ -16,16 +16,8 @@ from skep.jobs.service.service import (
     StepRequest,
 )
 from skep.server.auth import access
+from skep.server.routes import parameters as given
 from skep.server.routes.jobs.jobs import JobPage
-from skep.server.routes.parameters import (
-    ANY_TIME,
-    AfterId,
-    Created,
-    Listed,
-    OnlyType,
-    Order,
-    PageSize,
-)
 from skep.server.routes.section import (
     AnyRequest,
     Body,
@@ -74,7 +66,7 @@ TimeoutSeconds: TypeAlias = Annotated[
 ]
 
 
-class ChainPage(Listed[ChainRow], frozen=True):
+class ChainPage(given.Listed[ChainRow], frozen=True):
     """A page of chains. Pass `after` to get the next page; null on the last one."""
 
     items: list[ChainRow]
@@ -173,13 +165,13 @@ def chain_routes(section: Section, service: JobService) -> None:
 
     @section.get(_PATH, access.READ)
     async def list_chains(
-        only_type: OnlyType = None,
+        only_type: given.OnlyType = None,
         only_state: OnlyState = None,
         which: SomeChains = ANY_CHAIN,
-        created: Created = ANY_TIME,
-        page_size: PageSize = 50,
-        after_id: AfterId = None,
-        order: Order = "newest",
+        created: given.Created = given.ANY_TIME,
+        page_size: given.PageSize = 50,
+        after_id: given.AfterId = None,
+        order: given.Order = "newest",
     ) -> ChainPage:
         """List chains, page by page.
 
@@ -201,7 +193,7 @@ def chain_routes(section: Section, service: JobService) -> None:
 
     @section.get(f"{_ONE}/jobs", access.READ, responses=_NO_CHAIN)
     async def list_chain_jobs(
-        chain_id: ChainId, page_size: PageSize = 50, after_id: AfterId = None
+        chain_id: ChainId, page_size: given.PageSize = 50, after_id: given.AfterId = None
     ) -> JobPage:
         """List the jobs of a chain, oldest first."""
         await service.chain(chain_id)

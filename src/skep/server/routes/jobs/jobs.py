@@ -5,29 +5,10 @@ from uuid import UUID
 
 import msgspec
 
-from skep.jobs.client.inspection import (
-    PAGE_LIMIT_MAX,
-    AttemptRow,
-    BlockerRow,
-    JobFilter,
-    JobRow,
-    JobState,
-    TypeCounts,
-    TypeRow,
-    WorkerRow,
-)
+from skep.jobs.client import inspection
 from skep.jobs.service.service import JobService, Throughput
 from skep.server.auth import access
-from skep.server.routes.parameters import (
-    ANY_TIME,
-    AfterId,
-    AfterName,
-    Created,
-    Listed,
-    OnlyType,
-    Order,
-    PageSize,
-)
+from skep.server.routes import parameters as given
 from skep.server.routes.section import Section, in_path, in_query, routes_of
 
 _PATH: Final = "/api/v1/jobs"
@@ -39,7 +20,9 @@ ATTEMPT_MAX: Final = 2**31 - 1
 
 JobId: TypeAlias = Annotated[UUID, in_path("Job id; the first job of a chain has the chain's id.")]
 TypeName: TypeAlias = Annotated[str, in_path("Job type, percent-encoded.")]
-OnlyState: TypeAlias = Annotated[JobState | None, in_query("Only jobs in this state.", "state")]
+OnlyState: TypeAlias = Annotated[
+    inspection.JobState | None, in_query("Only jobs in this state.", "state")
+]
 OnlyChain: TypeAlias = Annotated[UUID | None, in_query("Only jobs of this chain.", "chainId")]
 BlockedBy: TypeAlias = Annotated[
     UUID | None, in_query("Only jobs that wait or waited for this chain.", "blockedBy")
@@ -49,40 +32,40 @@ AfterAttempt: TypeAlias = Annotated[
 ]
 
 
-class JobPage(Listed[JobRow], frozen=True):
+class JobPage(given.Listed[inspection.JobRow], frozen=True):
     """A page of jobs. Pass `after` to get the next page; null on the last one."""
 
-    items: list[JobRow]
+    items: list[inspection.JobRow]
 
 
-class TypePage(Listed[TypeRow], frozen=True):
+class TypePage(given.Listed[inspection.TypeRow], frozen=True):
     """A page of job types. Pass `after` to get the next page; null on the last one."""
 
-    items: list[TypeRow]
+    items: list[inspection.TypeRow]
 
 
-class WorkerPage(Listed[WorkerRow], frozen=True):
+class WorkerPage(given.Listed[inspection.WorkerRow], frozen=True):
     """A page of workers. Pass `after` to get the next page; null on the last one."""
 
-    items: list[WorkerRow]
+    items: list[inspection.WorkerRow]
 
 
 class Attempts(msgspec.Struct, frozen=True):
     """Attempts of a job, oldest first."""
 
-    attempts: list[AttemptRow]
+    attempts: list[inspection.AttemptRow]
 
 
 class Blockers(msgspec.Struct, frozen=True):
     """The chains that a job waits or waited for, in the order in which the job sees them."""
 
-    blockers: list[BlockerRow]
+    blockers: list[inspection.BlockerRow]
 
 
 class Counts(msgspec.Struct, frozen=True):
     """How many jobs of each type are open; types without open jobs are left out."""
 
-    types: list[TypeCounts]
+    types: list[inspection.TypeCounts]
 
 
 class Paused(msgspec.Struct, frozen=True, rename="camel"):
@@ -98,18 +81,18 @@ def job_routes(section: Section, service: JobService) -> None:
 
     @section.get(_PATH, access.READ)
     async def list_jobs(
-        only_type: OnlyType = None,
+        only_type: given.OnlyType = None,
         only_state: OnlyState = None,
         chain_id: OnlyChain = None,
         blocked_by: BlockedBy = None,
-        created: Created = ANY_TIME,
-        page_size: PageSize = 50,
-        after_id: AfterId = None,
-        order: Order = "newest",
+        created: given.Created = given.ANY_TIME,
+        page_size: given.PageSize = 50,
+        after_id: given.AfterId = None,
+        order: given.Order = "newest",
     ) -> JobPage:
         """List jobs, page by page."""
         since, until = created.bounds()
-        which = JobFilter(
+        which = inspection.JobFilter(
             type=only_type or None,
             state=only_state,
             chain_id=chain_id,
@@ -123,13 +106,15 @@ def job_routes(section: Section, service: JobService) -> None:
         return JobPage.of(page)
 
     @section.get(_ONE, access.READ, responses=_NO_JOB)
-    async def show_job(job_id: JobId) -> JobRow:
+    async def show_job(job_id: JobId) -> inspection.JobRow:
         """Show a job and its state."""
         return await service.job(job_id)
 
     @section.get(f"{_ONE}/attempts", access.READ, responses=_NO_JOB)
     async def list_attempts(
-        job_id: JobId, after_attempt: AfterAttempt = 0, page_size: PageSize = PAGE_LIMIT_MAX
+        job_id: JobId,
+        after_attempt: AfterAttempt = 0,
+        page_size: given.PageSize = inspection.PAGE_LIMIT_MAX,
     ) -> Attempts:
         """List the attempts of a job, with the errors of those that failed."""
         await service.job(job_id)
@@ -148,13 +133,15 @@ def job_routes(section: Section, service: JobService) -> None:
         access.WRITE,
         responses={**_NO_JOB, 409: "The job is not scheduled for later."},
     )
-    async def trigger_job(job_id: JobId) -> JobRow:
+    async def trigger_job(job_id: JobId) -> inspection.JobRow:
         """Run a scheduled job now."""
         await service.control.trigger(job_id)
         return await service.job(job_id)
 
     @section.get(_TYPES, access.READ)
-    async def list_job_types(page_size: PageSize = 50, after_name: AfterName = None) -> TypePage:
+    async def list_job_types(
+        page_size: given.PageSize = 50, after_name: given.AfterName = None
+    ) -> TypePage:
         """List the types of jobs and their limits."""
         return TypePage.of(await service.inspection.types(after=after_name, limit=page_size))
 
@@ -189,6 +176,8 @@ def job_routes(section: Section, service: JobService) -> None:
         return Paused(name, is_paused=False)
 
     @section.get(f"{_PATH}/workers", access.READ)
-    async def list_job_workers(page_size: PageSize = 50, after_id: AfterId = None) -> WorkerPage:
+    async def list_job_workers(
+        page_size: given.PageSize = 50, after_id: given.AfterId = None
+    ) -> WorkerPage:
         """List the workers and how many jobs each runs."""
         return WorkerPage.of(await service.inspection.workers(after=after_id, limit=page_size))
