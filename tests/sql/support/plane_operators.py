@@ -137,7 +137,7 @@ class Operators(Actions):
         query = "select * from skep.aim_seek($1, $2, 'offset', null, $3)"
         aim = self.arun(self.log.row(query, group_id, [partition_id], offset))
         unread = set(reader.unread)
-        query = "select * from skep.move_cursors($1, $2, $3)"
+        query = "select * from skep.seek_cursors($1, $2, $3)"
         self.arun(self.log.row(query, group_id, [partition_id], [aim["target"]]))
         reader.go_to(offset - 1, self.log.now)
         assert aim["skipped"] == len(unread - set(reader.unread))

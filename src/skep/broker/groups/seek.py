@@ -166,7 +166,7 @@ class Seek:
         aimed = await self._aim(key, partition, aim)
         place = ([aimed["partition_id"]], [aimed["target"]])
         missing = NotFound("Partition not found")
-        row = await self._sql.row("move_cursors", key.group_id, *place, missing=missing)
+        row = await self._sql.row("seek_cursors", key.group_id, *place, missing=missing)
         self._announcer.announce(key.queue_id, 1)
         acked: int = row["acked"]
         return SoughtPartition(
@@ -240,7 +240,7 @@ class Seek:
         known: dict[str, int] = {row["partition_name"]: row["partition_id"] for row in rows}
         if known:
             targets = [positions[name] for name in known]
-            await self._sql.rows("move_cursors", key.group_id, list(known.values()), targets)
+            await self._sql.rows("seek_cursors", key.group_id, list(known.values()), targets)
             self._announcer.announce(key.queue_id, len(known))
         return set(known)
 

@@ -13,7 +13,7 @@
 --         unfenced ack does not shorten a back-off. Failure counts are forgotten when the message
 --         is done. Cursors also move in complete_leases (plain acks of many partitions),
 --         take_partitions (claims and auto-acks), release_claims (a claim taken back), pass_cursors
---         (messages that went away) and move_cursors (seek).
+--         (messages that went away) and seek_cursors (seek).
 create function skep.move_cursor(
   p_cursor skep.cursor, p_acked bigint, p_done bigint[], p_nacked bigint[], p_failed bigint[],
   p_failures integer[], p_retry_at timestamptz, p_ends_lease boolean, p_now timestamptz)

@@ -23,7 +23,7 @@ begin
       select array_agg(a.partition_id) as ids, array_agg(a.target) as targets
       from skep.aim_seek(p_group_id, v_partition_id, 'subscription', null, null) a
     ) a
-    cross join lateral skep.move_cursors(p_group_id, a.ids, a.targets, (
+    cross join lateral skep.seek_cursors(p_group_id, a.ids, a.targets, (
       select g.subscribed_from from skep.consumer_group g where g.id = p_group_id)) m;
   else
     perform 1

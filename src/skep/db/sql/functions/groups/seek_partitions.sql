@@ -2,7 +2,7 @@
 -- Takes   p_from, p_limit: as page_partitions; p_to, p_moment: as aim_seek.
 -- Returns one row: partitions (cursors moved), next_name as page_partitions.
 -- Raises  SK404 if the group does not exist.
--- Locks   the skep.consumer_group row, if its start changes; then as move_cursors.
+-- Locks   the skep.consumer_group row, if its start changes; then as seek_cursors.
 -- Why     One step of a seek in a whole queue, in its own transaction, so that consumers and pushes
 --         wait for a thousand partitions at most; repeating a step is harmless. A subscription due
 --         to start later starts with the seek, also in new partitions; one to a future time delays
@@ -35,6 +35,6 @@ begin
     select array_agg(a.partition_id) as ids, array_agg(a.target) as targets
     from skep.aim_seek(p_group_id, v_partition_id, p_to, p_moment, null) a
   ) a
-  cross join lateral skep.move_cursors(p_group_id, a.ids, a.targets, v_starts_at) m;
+  cross join lateral skep.seek_cursors(p_group_id, a.ids, a.targets, v_starts_at) m;
   return next;
 end $$;

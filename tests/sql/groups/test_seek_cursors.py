@@ -6,7 +6,7 @@ import pytest
 from tests.sql.support.log import NOON, Ack, Poll
 from tests.support.broker import until_blocked_by
 
-MOVE = "select * from skep.move_cursors($1, $2, $3)"
+MOVE = "select * from skep.seek_cursors($1, $2, $3)"
 
 
 async def five_messages(log):

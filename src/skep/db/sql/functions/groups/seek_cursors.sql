@@ -1,4 +1,4 @@
--- move_cursors: move cursors of a group forwards or backwards.
+-- seek_cursors: put the cursors of a group where a seek wants them, forwards or backwards.
 -- Takes   p_acked: per partition, the last offset that counts as done. p_starts_at: deliver nothing
 --         pushed before; ignored once it has passed.
 -- Returns each cursor that exists, with its new acked.
@@ -8,7 +8,7 @@
 --         partition becomes ready, not idle: only a claim may set it idle, under the partition's
 --         lock. p_acked is clamped to what the partition holds and skips deleted messages, because
 --         a cursor never stands before a finished message. For the laterals see push_segments.
-create function skep.move_cursors(
+create function skep.seek_cursors(
   p_group_id integer, p_partition_id bigint[], p_acked bigint[],
   p_starts_at timestamptz default null)
 returns table (partition_id bigint, acked bigint)
