@@ -171,7 +171,7 @@ async def test_what_another_broker_pushed_meanwhile_does_not_confuse(
 
 @pytest.mark.parametrize("point", POINTS)
 @pytest.mark.parametrize(
-    "statement", ["skep.provision_partitions(", "skep.read_keys(", "skep.confirm_duplicates("]
+    "statement", ["skep.provision_partitions(", "skep.read_window(", "skep.confirm_duplicates("]
 )
 async def test_a_break_on_the_way_to_a_push_changes_nothing(
     proxy, sql, database_url, statement, point, queue
@@ -207,7 +207,7 @@ async def test_a_partition_the_cache_forgot_keeps_what_is_pushed_again_without_a
     proxy, sql, queue
 ):
     # 1 MiB guarantees 385 partitions, so those in between push the first one out.
-    async with running(proxy.url, dedup_memory_mib=1) as broker:
+    async with running(proxy.url, dedup_memory_mib=1, dedup_memory_max_mib=1) as broker:
         await broker.configure(queue, dedupWindowSeconds=0)
         await broker.push(item(queue, "a"))
         await broker.push(

@@ -42,6 +42,7 @@ class Partition:
 
     __slots__ = (
         "contested_pushes",
+        "head",
         "key",
         "message_id_head",
         "partition_id",
@@ -60,6 +61,8 @@ class Partition:
         self.rules = rules
         self.contested_pushes = 0
         """For how many more pushes of this process others are expected to push into it as well."""
+        self.head = 0
+        """The highest offset that pushes of this process have met."""
         self.partition_id = partition_id
         self.uuid = partition_uuid(partition_id).encode()
         self.queue_json = _encode(queue)
@@ -159,8 +162,13 @@ def _make_room(entries: dict[Any, Any]) -> None:
 class PartitionListener(Protocol):
     """Prepares for a partition before the first push into it."""
 
-    async def prepare(self, created: Sequence[Partition], found: Sequence[Partition]) -> None:
-        """Take partitions new to this process: just created, or older."""
+    async def prepare(
+        self,
+        created: Sequence[Partition],
+        found: Sequence[Partition],
+        on_ready: Callable[[Sequence[Partition]], None],
+    ) -> None:
+        """Take partitions new to this process, just created or older; tell which are ready."""
         ...
 
 
@@ -203,9 +211,17 @@ class PartitionProvisioner:
     async def execute(self, batch: Sequence[PartitionRequest], *, is_repeated: bool) -> None:
         """Provision the partitions of all requests; repeating it is harmless."""
         del is_repeated
+        wishes = [request for request in batch if request.creates and not request.is_settled]
+
+        def answer_complete() -> None:
+            for request in wishes:
+                if not request.is_settled and not self._unknown(request.keys):
+                    request.succeed()
+
         await self._try_to_provide(
-            {key for request in batch if request.creates for key in request.keys},
+            {key for request in wishes for key in request.keys},
             {queue: each for request in batch for queue, each in request.labels.items()},
+            on_known=answer_complete,
         )
         wanted = {key for request in batch if not request.creates for key in request.keys}
         if unknown := self._unknown(wanted):
@@ -228,14 +244,17 @@ class PartitionProvisioner:
             raise Unavailable(_BEING_DELETED)
 
     async def _try_to_provide(
-        self, keys: set[tuple[str, str]], labels: QueueLabels
+        self,
+        keys: set[tuple[str, str]],
+        labels: QueueLabels,
+        on_known: Callable[[], None] = lambda: None,
     ) -> set[tuple[str, str]]:
         """Make partitions known, and return those that could not be."""
         missing = self._unknown(keys)
         for _ in range(PROVISION_TRIES):
             if not missing:
                 break
-            await self._provide_missing(sorted(missing), labels)
+            await self._provide_missing(sorted(missing), labels, on_known)
             # A queue that is being deleted has no partitions: try again.
             missing = self._unknown(keys)
         return missing
@@ -247,6 +266,7 @@ class PartitionProvisioner:
         self,
         missing: Sequence[tuple[str, str]],
         labels: QueueLabels,
+        on_known: Callable[[], None] = lambda: None,
         *,
         creates: bool = True,
     ) -> None:
@@ -272,13 +292,19 @@ class PartitionProvisioner:
             )
             for row in rows
         ]
+        for partition, is_created in partitions:
+            self.meters.queues.of(partition.key[0]).partitions_created += is_created
+
+        def learn(ready: Sequence[Partition]) -> None:
+            for partition in ready:
+                self.directory.learn_partition(partition)
+            on_known()
+
         await self.listener.prepare(
             [partition for partition, is_created in partitions if is_created],
             [partition for partition, is_created in partitions if not is_created],
+            learn,
         )
-        for partition, is_created in partitions:
-            self.directory.learn_partition(partition)
-            self.meters.queues.of(partition.key[0]).partitions_created += is_created
 
 
 @dataclass(slots=True, eq=False)

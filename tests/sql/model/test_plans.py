@@ -89,7 +89,9 @@ def calls_on_ready_partitions(log, group, a, b):
         "confirm": lambda: log.rows(
             "select * from skep.confirm_duplicates($1, $2, $3)", [a, b], [1, 1], keys
         ),
-        "read keys": lambda: log.rows("select * from skep.read_keys($1, 10)", [a, b]),
+        "read window": lambda: log.rows(
+            "select * from skep.read_window($1, $2, $3, 10)", [a, b], [0, 0], [None, None]
+        ),
     }
 
 

@@ -381,6 +381,10 @@ class TestGrowing:
         assert max(above_bound for _, above_bound in counts) <= 0
 
 
+def extend_by_one(cache, partition_id, *, known):
+    return cache.extend(partition_id, [1], [1], key("a"), NOON, known=known, since=ALWAYS)
+
+
 class TestExtending:
     """A span learns what was stored before it."""
 
@@ -388,9 +392,11 @@ class TestExtending:
         cache = KeyCache(memory_bytes_max=MIB)
         later = NOON + timedelta(minutes=1)
         cache.begin(1, head=6_010, since=later)
-        older = [(1, 1, keys(range(6_000)), NOON), (1, 6_003, keys("ab"), NOON + MOMENT)]
+        older = keys([*range(6_000), *"ab"])
 
-        assert cache.extend(1, older, known=later, since=NOON)
+        assert cache.extend(
+            1, [1, 6_003], [6_000, 2], older, NOON + MOMENT, known=later, since=NOON
+        )
 
         assert cache.guarantee(1) == (6_010, NOON)
         assert cache.find([(1, keys("ab"))]) == [(0, 0, 6_003), (0, 1, 6_004)]
@@ -400,14 +406,14 @@ class TestExtending:
         cache = small_cache()
         cache.begin(1, head=5, since=NOON)
 
-        assert not cache.extend(1, [(1, 1, key("a"), NOON)], known=NOON + MOMENT, since=ALWAYS)
+        assert not extend_by_one(cache, 1, known=NOON + MOMENT)
 
         assert cache.guarantee(1) == (5, NOON)
 
     def test_a_partition_without_a_span_gets_none(self):
         cache = small_cache()
 
-        assert not cache.extend(1, [(1, 1, key("a"), NOON)], known=NOON, since=ALWAYS)
+        assert not extend_by_one(cache, 1, known=NOON)
 
         assert cache.guarantee(1) is None
 
@@ -417,7 +423,7 @@ class TestExtending:
         later = cache.horizon + MOMENT
         cache.begin(2, head=1, since=later)
 
-        assert not cache.extend(2, [(2, 1, key("a"), NOON)], known=later, since=NOON)
+        assert not extend_by_one(cache, 2, known=later)
 
         assert cache.guarantee(2) == (1, cache.horizon)
 
@@ -639,13 +645,17 @@ class CacheBesideDatabase(RuleBasedStateMachine):
     def learn_what_was_stored_before(self, partition_id, age_s):
         if span := self.cache.guarantee(partition_id):
             since = self.now - timedelta(seconds=age_s)
-            older = [
-                (partition_id, first, keys(names), created_at)
-                for first, names, created_at in self.log[partition_id]
-                if since <= created_at < span[1]
-            ]
+            older = [each for each in self.log[partition_id] if since <= each[2] < span[1]]
             if since < span[1]:
-                self.cache.extend(partition_id, older, known=span[1], since=since)
+                self.cache.extend(
+                    partition_id,
+                    [first for first, _, _ in older],
+                    [len(names) for _, names, _ in older],
+                    keys(name for _, names, _ in older for name in names),
+                    max([created_at for _, _, created_at in older], default=ALWAYS),
+                    known=span[1],
+                    since=since,
+                )
 
     @rule(partition_id=PARTITIONS)
     def forget(self, partition_id):

@@ -27,14 +27,39 @@ class Database:
 
 
 class Listener:
-    async def prepare(self, created, found):
-        pass
+    """Needs long for a partition `large`."""
+
+    def __init__(self, ends):
+        self.ends, self.told = ends, []
+
+    async def prepare(self, created, found, on_ready):
+        on_ready([partition for partition in created if partition.key[1] != "large"])
+        self.told = list(self.ends)
+        on_ready([partition for partition in created if partition.key[1] == "large"])
+
+
+def provisioner_with(listener):
+    database = Database()
+    rule_book = RuleBook(database, seal=bytes)
+    return PartitionProvisioner(database, Directory(), rule_book, listener)
+
+
+async def test_a_request_does_not_wait_for_the_partitions_of_others():
+    ends = []
+    listener = Listener(ends)
+    batch = [
+        PartitionRequest([("hive", "a")], on_done=ends.append),
+        PartitionRequest([("hive", "a"), ("hive", "large")], on_done=ends.append),
+    ]
+
+    await provisioner_with(listener).execute(batch, is_repeated=False)
+
+    assert (listener.told, ends) == ([None], [None, None])
 
 
 async def test_what_cannot_be_had_fails_only_the_requests_for_it():
-    directory, database, ends = Directory(), Database(), []
-    rule_book = RuleBook(database, seal=bytes)
-    provisioner = PartitionProvisioner(database, directory, rule_book, Listener())
+    ends = []
+    provisioner = provisioner_with(Listener(ends))
     batch = [
         PartitionRequest([("hive", "a")], on_done=ends.append),
         PartitionRequest([("dying", "a")], on_done=ends.append),

@@ -49,7 +49,7 @@ class PushParts:
     def wire(self, failover: "FailoverParts", fallback: Fallback) -> None:
         """Make the parts that need the seed."""
         core, slots, directory = self._core, self._core.hot, self._core.directory
-        key_loader = KeyLoader(slots, self._cache)
+        key_loader = KeyLoader(slots, self._cache, utc_now)
         self.rule_book = RuleBook(slots, seal=core.key_ring.seal_envelope)
         self.partitions = PartitionProvisioner(
             slots, directory, self.rule_book, key_loader, meters=core.meters
@@ -68,7 +68,7 @@ class PushParts:
             slots,
             directory=directory,
             provisioner=self.partitions,
-            listener=key_loader,
+            loader=key_loader,
             rule_book=self.rule_book,
             enforcer=Enforcer(self.rule_book, self.gate),
             cache=self._cache,
@@ -94,7 +94,7 @@ class PushParts:
         """Return the partitions with a key cache of their own, which may grow as well."""
         core = self._core
         cache = self._key_cache(OTHER_CACHE_BYTES, core.settings.dedup_memory_max_mib * MIB // 4)
-        loader = KeyLoader(core.hot, cache)
+        loader = KeyLoader(core.hot, cache, utc_now)
         return CachedPartitions(core.directory, self.partitions, loader, cache)
 
     def _key_cache(self, first_bytes: int, bytes_max: int) -> KeyCache:

@@ -10,7 +10,7 @@ it stores nothing for the partition and returns their positions; the other messa
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -18,12 +18,13 @@ from typing import Any, Final
 import msgspec
 
 from skep.broker.cluster.wakeups import Announcer
-from skep.broker.directory import Directory, Partition, PartitionListener, PartitionProvisioner
+from skep.broker.directory import Directory, Partition, PartitionProvisioner
 from skep.broker.push.request import NULL, Entry, PendingWrite, fail_entry
 from skep.broker.push.rules import Enforcer, QueueRules, RuleBook
+from skep.broker.push.stored_keys import KeyLoader
 from skep.db.access.errors import DuplicateInGap, RulesChanged
 from skep.db.access.slots import Caller
-from skep.engine.key_cache.cache import NO_GUARANTEE, Guarantee, KeyCache, Segment
+from skep.engine.key_cache.cache import KEY_BYTES, NO_GUARANTEE, Guarantee, KeyCache, Segment
 from skep.model.envelopes import join_segments
 from skep.model.errors import PartitionDeferred, SkepError, Unavailable
 from skep.model.ids import OFFSET_LOW_BITS, message_id_head
@@ -36,6 +37,7 @@ PUSH_GUARANTEED_CALL: Final = (
 PUSH_CONTESTED_CALL: Final = (
     "select * from skep.push_contested($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
 )
+SEARCH_CALL: Final = "select * from skep.search_windows($1, $2, $3, $4)"
 CONFIRM_CALL: Final = "select * from skep.confirm_duplicates($1, $2, $3)"
 
 
@@ -46,7 +48,8 @@ class Flush(msgspec.Struct, eq=False):
     writes: list[PendingWrite] = []
     entries: list[Entry] = []
     keys: bytes = b""
-    is_guaranteed: bool = True
+    guarantee: Guarantee = NO_GUARANTEE
+    """Where the keys are known to be absent. It holds whatever the cache forgets or learns."""
     is_admitted: bool = False
     body_bytes: int = 0
     repeats: list[Entry] = []
@@ -209,7 +212,7 @@ class PushExecutor:
     caller: Caller
     directory: Directory
     provisioner: PartitionProvisioner
-    listener: PartitionListener
+    loader: KeyLoader
     rule_book: RuleBook
     enforcer: Enforcer
     cache: KeyCache
@@ -234,18 +237,21 @@ class PushExecutor:
 
     async def _store(self, batch: Sequence[PendingWrite], *, is_repeated: bool) -> None:
         flushes = _by_partition(batch)
-        spans = self.cache.guarantee_each(flushes)
-        forgotten = [
-            flush.partition
-            for flush, span in zip(flushes.values(), spans, strict=True)
-            if span is None
-        ]
-        if forgotten:
-            await self.listener.prepare((), forgotten)
-        await self._answer_cached_duplicates(flushes)
+        lacking = self.loader.lacking([flush.partition for flush in flushes.values()])
+        if is_repeated:
+            # What was known before the lost attempt tells its messages from those of others.
+            lacking = [each for each in lacking if self.cache.guarantee(each.partition_id) is None]
+        if lacking:
+            await self.loader.load(lacking)
+        await self._answer_known_duplicates(flushes)
         await self.enforcer.enforce(flushes, is_repeated=is_repeated)
         if not is_repeated:
             await self._push_guaranteed(flushes)
+            if flushes:
+                # Others stored more than could be compared, or something that is pushed again here.
+                await self.loader.load([flush.partition for flush in flushes.values()])
+                await self._answer_known_duplicates(flushes)
+                await self._push_guaranteed(flushes)
         while flushes:
             pending = [flushes[partition_id] for partition_id in sorted(flushes)]
             try:
@@ -255,12 +261,15 @@ class PushExecutor:
                 continue
             flushes = await self._apply(rows, flushes, is_repeated=is_repeated)
 
-    async def _answer_cached_duplicates(self, flushes: dict[int, Flush]) -> None:
-        """Take out what the cache knows to be stored, once the database confirms it."""
-        candidates = list(flushes.values())
-        hits = self.cache.find([(flush.partition.partition_id, flush.keys) for flush in candidates])
+    async def _answer_known_duplicates(self, flushes: dict[int, Flush]) -> None:
+        """Take out what the cache knows to be stored, and note what it guarantees of the rest."""
+        hits = self.cache.find([(id_, flush.keys) for id_, flush in flushes.items()])
+        spans = self.cache.guarantee_each(flushes)
+        for flush, span in zip(flushes.values(), spans, strict=True):
+            flush.guarantee = span or NO_GUARANTEE
         if not hits:
             return
+        candidates = list(flushes.values())
         verdicts = await self.caller.call(
             CONFIRM_CALL,
             [candidates[write].partition.partition_id for write, _, _ in hits],
@@ -272,19 +281,52 @@ class PushExecutor:
             write, index, offset = hits[int(number) - 1]
             if not is_same_key:
                 # Two keys share a fingerprint: the cache cannot prove that this one is absent.
-                candidates[write].is_guaranteed = False
+                candidates[write].guarantee = NO_GUARANTEE
             elif is_in_window:
                 duplicates.setdefault(write, []).append((index, offset))
         for write, found in duplicates.items():
             flush = candidates[write]
-            self._count_duplicates(flush, len(found))
-            flush.answer_duplicates(found, queued_above=None)
+            self._answer_duplicates(flush, found)
             if not flush.entries:
                 del flushes[flush.partition.partition_id]
+
+    async def _search_windows(self, flushes: Collection[Flush]) -> bool:
+        """Search what the cache has no memory for in these windows; tell if there is any."""
+        unknown = [
+            flush
+            for flush in flushes
+            if flush.guarantee is not NO_GUARANTEE and flush.partition.rules.dedup_window_s
+        ]
+        if not unknown:
+            return False
+        rows = await self.caller.call(
+            SEARCH_CALL,
+            [flush.partition.partition_id for flush in unknown],
+            [flush.keys for flush in unknown],
+            [flush.guarantee[0] for flush in unknown],
+            [flush.guarantee[1] for flush in unknown],
+        )
+        by_id = {flush.partition.partition_id: flush for flush in unknown}
+        for partition_id, window_start, positions, offsets in rows:
+            flush = by_id[partition_id]
+            flush.guarantee = flush.guarantee[0], min(window_start, flush.guarantee[1])
+            if positions is not None:
+                self._answer_duplicates(flush, list(zip(positions, offsets, strict=True)))
+        return True
+
+    def _answer_duplicates(self, flush: Flush, found: Sequence[tuple[int, int]]) -> None:
+        self._count_duplicates(flush, len(found))
+        flush.answer_duplicates(found, queued_above=None)
 
     async def _push_guaranteed(self, flushes: dict[int, Flush]) -> None:
         """Store and take out what the cache guarantees, but for what others stored meanwhile."""
         guaranteed, rules = self._find_guaranteed(flushes)
+        if len(guaranteed) < len(flushes):
+            known = {flush for flush, _ in guaranteed}
+            if await self._search_windows([each for each in flushes.values() if each not in known]):
+                for id_ in [id_ for id_, flush in flushes.items() if not flush.entries]:
+                    del flushes[id_]
+                guaranteed, rules = self._find_guaranteed(flushes)
         if not guaranteed:
             return
         try:
@@ -349,41 +391,31 @@ class PushExecutor:
     def _find_guaranteed(
         self, flushes: dict[int, Flush]
     ) -> tuple[list[tuple[Flush, Guarantee]], list[QueueRules]]:
-        """Return, by partition id, the flushes whose whole window the cache guarantees."""
-        partition_ids = sorted(flushes)
-        spans = self.cache.guarantee_each(partition_ids)
+        """Return, by partition id, the flushes whose whole window is guaranteed."""
         now = self.now()
         window_start: dict[QueueRules, datetime] = {}
         guaranteed: list[tuple[Flush, Guarantee]] = []
-        for partition_id, span in zip(partition_ids, spans, strict=True):
+        for partition_id in sorted(flushes):
             flush = flushes[partition_id]
-            partition = flush.partition
-            if span is None or not flush.is_guaranteed:
-                continue
-            start = window_start.get(partition.rules)
+            rules = flush.partition.rules
+            start = window_start.get(rules)
             if start is None:
-                start = now - timedelta(seconds=partition.rules.dedup_window_s)
-                window_start[partition.rules] = start
-            if span[1] <= start:
-                guaranteed.append((flush, span))
+                start = window_start[rules] = now - timedelta(seconds=rules.dedup_window_s)
+            if flush.guarantee[1] <= start:
+                guaranteed.append((flush, flush.guarantee))
         return guaranteed, list(window_start)
 
     async def _push_probed(self, flushes: Sequence[Flush], *, is_repeated: bool) -> Sequence[Any]:
         """Store what has no duplicates; the database probes what the cache does not guarantee."""
         partition_ids = [flush.partition.partition_id for flush in flushes]
-        spans = self.cache.guarantee_each(partition_ids)
-        guaranteed = [
-            span if span is not None and flush.is_guaranteed else NO_GUARANTEE
-            for flush, span in zip(flushes, spans, strict=True)
-        ]
         rules = {flush.partition.rules for flush in flushes}
         segments = join_segments([flush.envelopes() for flush in flushes])
         return await self.caller.call(
             PUSH_CALL,
             partition_ids,
             [len(flush.entries) for flush in flushes],
-            [to for to, _ in guaranteed],
-            [since for _, since in guaranteed],
+            [flush.guarantee[0] for flush in flushes],
+            [flush.guarantee[1] for flush in flushes],
             [flush.keys for flush in flushes],
             segments.bodies,
             is_repeated,
@@ -413,6 +445,8 @@ class PushExecutor:
             flush.partition.note_pushed(is_shared=gap_keys is not None)
             if gap_keys is not None:
                 cache.adopt(partition_id, gap_first, gap_keys, gap_at)
+                compared_to = gap_first + len(gap_keys) // KEY_BYTES - 1
+                flush.guarantee = compared_to, flush.guarantee[1]
             if first is not None:
                 stored.append((flush, first, created_at))
                 continue
@@ -451,6 +485,7 @@ class PushExecutor:
             queue.push_bytes += flush.body_bytes
             queue.push_duplicates += len(flush.repeats)
             messages += len(flush.entries)
+            flush.partition.head = first + len(flush.entries) - 1
             flush.answer_stored(first)
         if messages:
             self.meters.operations["push"].messages.observe(messages)
@@ -466,6 +501,6 @@ class PushExecutor:
         self.cache.forget(flush.partition.partition_id)
         await self.provisioner.provide({flush.partition.key})
         flush.partition = self.directory.partitions[flush.partition.key]
-        flush.is_guaranteed = False  # its keys were looked up in the partition that is gone
+        flush.guarantee = NO_GUARANTEE  # its keys were looked up in the partition that is gone
         for write in flush.writes:
             write.partition = flush.partition

@@ -16,10 +16,10 @@ from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 from skep.broker.directory import (
     Directory,
     Partition,
-    PartitionListener,
     PartitionProvisioner,
     QueueLabels,
 )
+from skep.broker.push.stored_keys import KeyLoader
 from skep.engine.key_cache.cache import NO_GUARANTEE, Guarantee, KeyCache
 
 
@@ -29,7 +29,7 @@ class CachedPartitions:
 
     directory: Directory
     provisioner: PartitionProvisioner
-    listener: PartitionListener
+    loader: KeyLoader
     cache: KeyCache
 
     async def find(
@@ -38,13 +38,8 @@ class CachedPartitions:
         """Return partitions by queue and name, creating those that do not exist."""
         await self.provisioner.provide(keys, labels)
         partitions = {key: self.directory.partitions[key] for key in keys}
-        uncached = [
-            partition
-            for partition in partitions.values()
-            if not self.cache.guarantee(partition.partition_id)
-        ]
-        if uncached:
-            await self.listener.prepare((), uncached)
+        if lacking := self.loader.lacking(list(partitions.values())):
+            await self.loader.load(lacking)
         return partitions
 
     def forget(self, partition: Partition) -> None:

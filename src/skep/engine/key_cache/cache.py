@@ -194,25 +194,32 @@ class KeyCache:
         self.record(partition_id, first, keys, created_at)
 
     def extend(
-        self, partition_id: int, segments: Sequence[Segment], *, known: datetime, since: datetime
+        self,
+        partition_id: int,
+        firsts: Sequence[int],
+        counts: Sequence[int],
+        keys: bytes,
+        newest: datetime,
+        *,
+        known: datetime,
+        since: datetime,
     ) -> bool:
         """Let a span that begins at `known` begin at `since`.
 
-        The segments are those of the partition created in between, in the order of their offsets.
+        The segments created in between have these first offsets, numbers of keys and, joined,
+        keys, in the order of their offsets; the newest was created at `newest`.
         Returns False if the span begins elsewhere, or cannot begin there for lack of memory.
         """
         span = self._spans.get(partition_id)
         if span is None or span[1] != known or known <= self.horizon:
             return False
-        if segments:
-            keys = b"".join([keys for _, _, keys, _ in segments])
-            counts = [len(keys) // KEY_BYTES for _, _, keys, _ in segments]
+        if keys:
             befores = accumulate(counts, initial=0)
-            shifts = [each[1] - before for each, before in zip(segments, befores, strict=False)]
-            offsets = np.arange(sum(counts), dtype=np.int64)
-            offsets += np.repeat(np.array(shifts, np.int64), counts)
+            shifts = [first - before for first, before in zip(firsts, befores, strict=False)]
+            offsets = np.arange(len(keys) // KEY_BYTES, dtype=np.int64)
+            offsets += np.repeat(np.array(shifts, np.int64), np.array(counts))
             fingerprints = _joined_fingerprints([(partition_id, keys)], [len(offsets)])
-            self._keep_older(fingerprints, offsets, max(each[3] for each in segments))
+            self._keep_older(fingerprints, offsets, newest)
         self._spans[partition_id] = span[0], since
         return since >= self.horizon
 
