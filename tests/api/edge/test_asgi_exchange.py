@@ -103,7 +103,7 @@ async def test_a_handler_answers_later_with_headers_of_its_own():
     async with client(desk=desk) as http:
         asking = asyncio.create_task(http.post("/api/v1/ack?a=1", headers={"X-Token": "s"}))
         exchange = await desk.next()
-        assert exchange.query == b"a=1"
+        assert exchange.head.query == b"a=1"
         assert exchange.header(b"x-token") == b"s"
         assert exchange.header(b"x-absent") is None
         assert exchange.respond(503, b"{}", headers=b"retry-after: 7\r\nx-more: a: b\r\n")

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from skep.model.errors import Defect, Overloaded
 from skep.server.edge.protocol import ConnectionLimits
+from skep.server.hot.exchange import HotRoutes
 from tests.api.support.edge import Desk, request, serving
 
 pytestmark = pytest.mark.usefixtures("arun")
@@ -108,7 +109,7 @@ async def test_a_handler_sees_the_request_as_it_was_sent():
         client.request("POST", "/later?a=1&b=%20", b"[1]", headers="X-Token: s3cret\r\n")
         exchange = await edge.desk.next()
 
-        assert (exchange.method, exchange.path, exchange.query) == (
+        assert (exchange.head.method, exchange.head.path, exchange.head.query) == (
             b"POST",
             b"/later",
             b"a=1&b=%20",
@@ -116,6 +117,54 @@ async def test_a_handler_sees_the_request_as_it_was_sent():
         assert exchange.body == b"[1]"
         assert exchange.header(b"x-token") == b"s3cret"
         assert exchange.header(b"x-absent") is None
+
+
+async def test_a_head_that_comes_again_is_served_as_the_first_time():
+    async with serving() as edge, edge.client() as client:
+        for body in (b"{}", b"[1]", b"[1, 2]", b""):
+            client.request("POST", "/hot", body)
+            assert (await client.answer()).body == b"POST /hot " + body
+            client.request("GET", "/hot")
+            assert (await client.answer()).body == b"GET /hot "
+        await client.send_in_pieces(request("POST", "/hot", b"[1]"))
+        client.send(request("POST", "/hot", b"[2]") + request("POST", "/hot", b"[3]"))
+
+        assert await client.bodies(3) == [b"POST /hot [%d]" % number for number in (1, 2, 3)]
+
+
+async def test_a_body_that_is_too_large_is_refused_although_its_head_is_known():
+    async with serving() as edge, edge.client() as client:
+        client.request("POST", "/hot", b"{}")
+        await client.answer()
+        client.request("POST", "/hot", b"x" * (BODY_BYTES_MAX + 1))
+
+        assert (await client.answer()).status == 413
+
+
+async def test_a_known_head_waits_for_the_application_request_before_it():
+    async with serving() as edge, edge.client() as client:
+        client.request("GET", "/hot")
+        await client.answer()
+        edge.cold.may_answer.clear()
+        client.request("GET", "/cold")
+        await edge.cold.has_read.wait()
+        client.request("GET", "/hot")
+        await until(lambda: len(only(edge.connections)._turns) == 2)
+        edge.cold.may_answer.set()
+
+        assert await client.bodies(2) == [b"cold /cold ", b"GET /hot "]
+
+
+async def test_a_known_head_follows_routes_that_were_replaced():
+    async with serving() as edge, edge.client() as client:
+        client.request("GET", "/hot")
+        await client.answer()
+        routes = HotRoutes()
+        routes.add(b"GET", b"/hot", lambda exchange: exchange.respond(200, b"new"))
+        only(edge.connections).edge.routes.replace(routes)
+        client.request("GET", "/hot")
+
+        assert (await client.answer()).body == b"new"
 
 
 async def test_answering_twice_is_a_defect():
@@ -322,7 +371,7 @@ async def test_reading_stops_while_too_many_requests_wait():
 
         client.request("GET", "/later?3")
         first.respond(200)
-        assert (await edge.desk.next()).query == b"3"
+        assert (await edge.desk.next()).head.query == b"3"
 
 
 @settings(max_examples=25, deadline=None)

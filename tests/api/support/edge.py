@@ -34,7 +34,7 @@ class Desk:
 
 
 def echo(exchange):
-    exchange.respond(200, exchange.method + b" " + exchange.path + b" " + exchange.body)
+    exchange.respond(200, exchange.head.method + b" " + exchange.head.path + b" " + exchange.body)
 
 
 class ColdApp:

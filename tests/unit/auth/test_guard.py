@@ -9,7 +9,7 @@ from skep.server.auth.access import Level
 from skep.server.auth.guard import Guard
 from skep.server.auth.identity import ANYONE
 from skep.server.auth.scopes import Scopes
-from skep.server.hot.exchange import Exchange
+from skep.server.hot.exchange import Exchange, Head
 
 
 class Client:
@@ -43,7 +43,7 @@ class Stage:
         self.authenticator = SlowAuthenticator()
         self.guard = Guard(Scopes(None), authenticator=self.authenticator)
         self.client = Client()
-        self.exchange = Exchange(self.client, b"GET", b"/", b"", [], None, keep_alive=True)
+        self.exchange = Exchange(self.client, Head(b"GET", b"/", b"", [], None), None)
         self.guard.wrap(Level.READ_ONLY, self.serve)(self.exchange)
 
     def serve(self, exchange, identity):

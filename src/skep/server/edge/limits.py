@@ -107,7 +107,7 @@ class ReadGate(FlowControl):
     def __init__(self, transport: Transport) -> None:
         super().__init__(transport)
         self._is_body_unread = False
-        self._is_queue_full = False
+        self.is_queue_full = False
 
     def pause_reading(self) -> None:
         """Stop until the ASGI application has consumed its body so far."""
@@ -121,9 +121,8 @@ class ReadGate(FlowControl):
 
     def note_queue(self, *, is_full: bool) -> None:
         """Stop or continue because of the number of unanswered requests."""
-        if is_full is not self._is_queue_full:
-            self._is_queue_full = is_full
-            self._apply()
+        self.is_queue_full = is_full
+        self._apply()
 
     def pause_writing(self) -> None:
         """Stop until the client reads its answers."""
@@ -136,7 +135,7 @@ class ReadGate(FlowControl):
         self._apply()
 
     def _apply(self) -> None:
-        if self._is_body_unread or self._is_queue_full or self.write_paused:
+        if self._is_body_unread or self.is_queue_full or self.write_paused:
             super().pause_reading()
         else:
             super().resume_reading()

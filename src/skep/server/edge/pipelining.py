@@ -11,15 +11,19 @@ deque, and nothing here runs.
 
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-from skep.server.hot.exchange import Answer, Exchange
+from skep.server.hot.exchange import Answer, Exchange, Head
 
 if TYPE_CHECKING:
     from skep.server.edge.protocol import FastPathProtocol
+
+
+_UNREAD: Final = Head(b"", b"", b"", [], None, keep_alive=False)
+"""The head of a request that could not be read."""
 
 
 @dataclass(slots=True, eq=False)
@@ -54,9 +58,7 @@ class TurnQueue(deque[Exchange | AsgiTurn]):
 
     def add_answered(self, answer: Answer) -> None:
         """Queue the answer to a request that cannot run; it is the last of the connection."""
-        refusal = Exchange(self._connection, b"", b"", b"", [], None, keep_alive=False)
-        refusal.is_answered = True
-        refusal.held_answer = answer
+        refusal = Exchange(self._connection, _UNREAD, None, is_answered=True, held_answer=answer)
         self.append(refusal)
         self.advance()
 
@@ -99,5 +101,5 @@ class TurnQueue(deque[Exchange | AsgiTurn]):
             if turn.held_answer is None:
                 break
             self.popleft()
-            self._connection.write_answer(turn.held_answer, keep_alive=turn.keep_alive)
+            self._connection.write_answer(turn.held_answer, keep_alive=turn.head.keep_alive)
         self._connection.note_queue_length(len(self))

@@ -45,7 +45,8 @@ from skep.server.edge.limits import (
     announced_bytes,
 )
 from skep.server.edge.pipelining import AsgiTurn, TurnQueue
-from skep.server.hot.exchange import Answer, Exchange, HotRoutes
+from skep.server.edge.repetition import KnownHeads
+from skep.server.hot.exchange import Answer, Exchange, Head, HotRoutes
 from skep.server.problems import Problem, problem, problem_of
 
 log = logging.getLogger(__name__)
@@ -111,8 +112,9 @@ class FastPathProtocol(HttpToolsProtocol):
         self._is_draining = self.edge.is_draining
         self._is_deaf = False  # the last request was read or refused: drop all further input
 
+        self._known = KnownHeads(self.edge.routes.version)
         self._reading = _NOTHING
-        self._read_bytes = 0  # size of the current read
+        self._read = b""  # the current one, if it is being parsed
         self._request_bytes = 0  # of the request being read, counting its first read in full
         self._progress_bytes = 0  # `_request_bytes` when the read timeout was last extended
         self._raw_headers: list[tuple[bytes, bytes]] = []
@@ -148,17 +150,23 @@ class FastPathProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Feed the parser, whose callbacks do the work."""
+        """Run a request whose head is known; else feed the parser, whose callbacks do the work."""
         if self._is_deaf:
             return
-        self._read_bytes = len(data)
-        self._request_bytes += len(data)
         is_at_boundary = self._reading == _NOTHING
-        read = data
+        if is_at_boundary and (found := self._known.find(data)) is not None:
+            head, body = found
+            edge = self.edge
+            is_current = self._known.routes_version == edge.routes.version
+            if is_current and len(body) <= edge.limits.body_bytes_max:
+                self._run(Exchange(self, head, head.handler, body))
+                return
+        self._request_bytes += len(data)
         while data:
-            read = data
+            self._read = data
             data = self._feed(data, is_at_boundary=is_at_boundary)
             is_at_boundary = True
+        read, self._read = self._read, b""
         if self._reading != _NOTHING and not self._is_deaf:
             self._inspect_unfinished(read)
 
@@ -191,7 +199,7 @@ class FastPathProtocol(HttpToolsProtocol):
         self.url = b""
         self._raw_headers = []
         self._reading = _HEAD
-        self._request_bytes = self._read_bytes
+        self._request_bytes = len(self._read)
         self._progress_bytes = 0
         self._since = self.loop.time()
 
@@ -216,9 +224,8 @@ class FastPathProtocol(HttpToolsProtocol):
             self._begin_asgi_request()
         else:
             keep_alive = parser.should_keep_alive() and parser.get_http_version() != "1.0"
-            self._incoming = Exchange(
-                self, method, path, query, self._raw_headers, handler, keep_alive=keep_alive
-            )
+            head = Head(method, path, query, self._raw_headers, handler, keep_alive)
+            self._incoming = Exchange(self, head, handler)
             self._is_last = not keep_alive
             self._is_body_awaited = False
         self._is_inspected = False
@@ -257,14 +264,26 @@ class FastPathProtocol(HttpToolsProtocol):
             self._incoming = None
             incoming.body = bytes(self._body)
             self._body = b""
-            turns = self._turns
-            turns.append(incoming)
-            if turns.asgi_count == 0:  # else it runs when the ASGI request before it has finished
-                incoming.run()
-            if len(turns) > 1:
-                self.note_queue_length(len(turns))
+            if not self._is_last:
+                self._learn(incoming)
+            self._run(incoming)
         elif not self._head_without_upgrade:
             super().on_message_complete()
+
+    def _run(self, exchange: Exchange) -> None:
+        turns = self._turns
+        turns.append(exchange)
+        if turns.asgi_count == 0:  # else it runs when the ASGI request before it has finished
+            exchange.run()
+        if len(turns) > 1:
+            self.note_queue_length(len(turns))
+
+    def _learn(self, exchange: Exchange) -> None:
+        """Remember the head of a request that the parser has read."""
+        version = self.edge.routes.version
+        if self._known.routes_version != version:
+            self._known = KnownHeads(version)
+        self._known.learn(self._read, exchange.head, exchange.body)
 
     # Exchanges and the turn queue call these.
 
@@ -277,7 +296,7 @@ class FastPathProtocol(HttpToolsProtocol):
             exchange.held_answer = answer
             return True
         turns.popleft()
-        self.write_answer(answer, keep_alive=exchange.keep_alive)
+        self.write_answer(answer, keep_alive=exchange.head.keep_alive)
         if turns:
             turns.advance()
         else:
@@ -311,7 +330,10 @@ class FastPathProtocol(HttpToolsProtocol):
 
     def note_queue_length(self, length: int) -> None:
         """Pause or resume reading; with nothing left to answer, start the keep-alive timer."""
-        self._gate.note_queue(is_full=length >= self.edge.limits.queue_length_max)
+        gate = self._gate
+        is_full = length >= self.edge.limits.queue_length_max
+        if is_full is not gate.is_queue_full:
+            gate.note_queue(is_full=is_full)
         if length:
             return
         if self._is_body_awaited:

@@ -12,7 +12,7 @@ from urllib.parse import quote
 from litestar.types import ASGIApp, HTTPScope, Receive, Scope, Send
 
 from skep.model.errors import PayloadTooLarge
-from skep.server.hot.exchange import Answer, Exchange, HotHandler, HotRoutes
+from skep.server.hot.exchange import Answer, Exchange, Head, HotHandler, HotRoutes
 from skep.server.problems import problem, problem_of, split_headers
 
 
@@ -21,15 +21,14 @@ class _Twin:
 
     def __init__(self, scope: HTTPScope, handler: HotHandler) -> None:
         self.answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self.exchange = Exchange(
-            self,
+        head = Head(
             scope["method"].encode(),
             raw_path(scope),
             scope["query_string"],
             list(scope["headers"]),
             handler,
-            keep_alive=True,
         )
+        self.exchange = Exchange(self, head, handler)
 
     def take_answer(self, exchange: Exchange, answer: Answer) -> bool:
         """Keep the answer."""

@@ -7,14 +7,14 @@ thread. Nothing here awaits or allocates an asyncio object.
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 from urllib.parse import unquote_to_bytes
+
+from msgspec import Struct
 
 from skep.model.errors import BadRequest, Defect, SkepError
 from skep.server.problems import HEADER, Problem, id_line, problem_of, request_id
-
-if TYPE_CHECKING:
-    from skep.telemetry.meters import RouteMeter
+from skep.telemetry.meters import RouteMeter
 
 log = logging.getLogger(__name__)
 
@@ -39,50 +39,37 @@ class Connection(Protocol):
         ...
 
 
-class Exchange:
-    """One request and its one answer."""
+class Head(Struct, frozen=True, eq=False):
+    """What the head of a request says, and what serves it."""
 
-    __slots__ = (
-        "_abort_callback",
-        "_connection",
-        "body",
-        "handler",
-        "headers",
-        "held_answer",
-        "is_answered",
-        "keep_alive",
-        "method",
-        "path",
-        "query",
-        "timing",
-        "traced",
-    )
+    method: bytes
+    path: bytes
+    """Raw, still percent-encoded; so is the query."""
+    query: bytes
+    """Without its question mark."""
+    headers: list[tuple[bytes, bytes]]
+    handler: HotHandler | None
+    keep_alive: bool = True
+    """Whether the connection stays open after the answer."""
 
-    def __init__(
-        self,
-        connection: Connection,
-        method: bytes,
-        path: bytes,
-        query: bytes,
-        headers: list[tuple[bytes, bytes]],
-        handler: HotHandler | None,
-        *,
-        keep_alive: bool,
-    ) -> None:
-        """Path and query are raw: still percent-encoded, the query without its question mark."""
-        self._connection: Connection | None = connection
-        self.method = method
-        self.path = path
-        self.query = query
-        self.headers = headers
-        self.handler = handler  # None once it was called
-        self.keep_alive = keep_alive
-        self.body = b""
-        self.is_answered = False
-        self.held_answer: Answer | None = None  # until its turn
-        self.timing: tuple[RouteMeter, float] | None = None  # of the route, since when
-        self.traced: Traced | None = None
-        self._abort_callback: Callable[[], None] | None = None
+
+class Exchange(Struct, eq=False):
+    """One request and its one answer. A Struct because every request makes one."""
+
+    connection: Connection | None
+    """None when it is lost."""
+    head: Head
+    handler: HotHandler | None
+    """What serves it; None once it was called."""
+    body: bytes = b""
+    is_answered: bool = False
+    held_answer: Answer | None = None
+    """The answer until its turn."""
+    meter: RouteMeter | None = None
+    began: float = 0.0
+    """When its route was called, for the meter."""
+    traced: Traced | None = None
+    abort_callback: Callable[[], None] | None = None
 
     def run(self) -> None:
         """Call the handler, and answer for it if it raises."""
@@ -96,7 +83,7 @@ class Exchange:
 
     def header(self, name: bytes) -> bytes | None:
         """Return the first value of a header. `name` is given in lower case."""
-        for its_name, value in self.headers:
+        for its_name, value in self.head.headers:
             if its_name.lower() == name:
                 return value
         return None
@@ -120,10 +107,10 @@ class Exchange:
             raise Defect("An exchange was answered twice.")
         self.is_answered = True
         # Break the reference cycle: the cycle collector's pauses would delay every other request.
-        self._abort_callback = None
-        if self.timing is not None:
-            self.timing[0].note(status, self.timing[1])
-        connection = self._connection
+        self.abort_callback = None
+        if self.meter is not None:
+            self.meter.note(status, self.began)
+        connection = self.connection
         is_sent = connection is not None and connection.take_answer(self, (status, body, headers))
         if self.traced is not None:
             self.traced(status, body, None)
@@ -135,7 +122,7 @@ class Exchange:
         if answer.status == 500:
             name = request_id(self.header(HEADER.encode()))
             fields = {"request_id": name}
-            log.error("hot route %r failed", self.path, exc_info=error, extra=fields)
+            log.error("hot route %r failed", self.head.path, exc_info=error, extra=fields)
             answer = answer._replace(headers=answer.headers + id_line(name))
         if self.is_answered:
             return
@@ -149,22 +136,22 @@ class Exchange:
 
         An exchange keeps one callback.
         """
-        if self._connection is None:
+        if self.connection is None:
             callback()
         else:
-            self._abort_callback = callback
+            self.abort_callback = callback
 
     def abort(self) -> None:
         """End the exchange: the connection is lost."""
-        self._connection = None
-        callback, self._abort_callback = self._abort_callback, None
+        self.connection = None
+        callback, self.abort_callback = self.abort_callback, None
         if callback is None or self.is_answered:
             return
         try:
             callback()
         except Exception:
             # The other exchanges of this connection must be aborted, too.
-            log.exception("abort callback failed for %r", self.path)
+            log.exception("abort callback failed for %r", self.head.path)
 
 
 class HotRoutes:
@@ -173,6 +160,7 @@ class HotRoutes:
     def __init__(self, *, preview: HotHandler | None = None) -> None:
         """`preview` may refuse a request by its head, before a long body is read."""
         self.preview = preview
+        self.version = 0
         self.exact: dict[tuple[bytes, bytes], HotHandler] = {}
         self.prefixed: list[tuple[bytes, bytes, bytes, HotHandler]] = []
 
@@ -199,6 +187,7 @@ class HotRoutes:
     def replace(self, routes: "HotRoutes") -> None:
         """Serve the routes of another table from now on."""
         self.preview = routes.preview
+        self.version += 1
         self.exact = routes.exact
         self.prefixed = routes.prefixed
 

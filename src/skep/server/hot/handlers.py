@@ -7,6 +7,7 @@ guard identifies the caller, and checks a restricted one once more when the requ
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from functools import partial
 from time import perf_counter
 from typing import Final, TypeAlias
 
@@ -139,14 +140,14 @@ class HotHandlers:
         if not self._guard.is_guarded:
 
             def run(exchange: Exchange) -> None:
-                exchange.timing = (meter, perf_counter())
+                exchange.meter, exchange.began = meter, perf_counter()
                 handler(exchange, ANYONE)
 
             return run
         guarded = self._guard.wrap(level_of(operation_id), handler)
 
         def run_guarded(exchange: Exchange) -> None:
-            exchange.timing = (meter, perf_counter())
+            exchange.meter, exchange.began = meter, perf_counter()
             guarded(exchange)
 
         return run_guarded
@@ -161,19 +162,17 @@ class HotHandlers:
             ended = self._tracing.sending(_carrier(exchange), items)
             exchange.traced = lambda _status, _body, error: ended(error)
 
-        def store() -> None:
-            size, producer = len(exchange.body), identity.subject
-            self._push.push(items, exchange, size=size, producer=producer)
-
+        size, producer = len(exchange.body), identity.subject
         if identity.grants is None:
-            store()
+            self._push.push(items, exchange, size=size, producer=producer)
         else:
+            store = partial(self._push.push, items, exchange, size=size, producer=producer)
             self._guard.admit(exchange, identity, store, queues={item.queue for item in items})
 
     def pop(self, exchange: Exchange, identity: Identity) -> None:
         """`GET /api/v1/pop/queue/{queue}[/partition/{partition}]`."""
-        queue, partition = _pop_target(exchange.path)
-        self._pop_queue(exchange, identity, queue, partition, parse_query(exchange.query))
+        queue, partition = _pop_target(exchange.head.path)
+        self._pop_queue(exchange, identity, queue, partition, parse_query(exchange.head.query))
 
     def _pop_queue(
         self,
@@ -205,7 +204,7 @@ class HotHandlers:
 
     def pop_discovered(self, exchange: Exchange, identity: Identity) -> None:
         """`GET /api/v1/pop?namespace=&task=`, or `?queue=&partition=` instead of a path."""
-        query = parse_query(exchange.query)
+        query = parse_query(exchange.head.query)
         if query.get("queue"):
             queue = check_name("queue", query["queue"])
             partition = check_optional_name("partition", query.get("partition")) or None
@@ -305,7 +304,7 @@ class HotHandlers:
         The id is the permission: it cannot be guessed, and only consumers of the queue know it.
         """
         del identity
-        text = decode_segment(exchange.path[len(_LEASE_PREFIX) : -len(_EXTEND_SUFFIX)])
+        text = decode_segment(exchange.head.path[len(_LEASE_PREFIX) : -len(_EXTEND_SUFFIX)])
         seconds = None
         if exchange.body:
             seconds = decode_body(_EXTEND, exchange.body, {}).seconds

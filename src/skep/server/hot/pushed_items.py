@@ -121,8 +121,10 @@ class ItemDecoder:
     def push(self, body: bytes) -> Sequence[PushItem]:
         """Decode the body of a push."""
         try:
+            if body.isascii():  # nothing else is left to check
+                return _EXACT_PUSH.decode(body).items
             return decode_body(_EXACT_PUSH, body, {}).items
-        except BadRequest:
+        except (BadRequest, msgspec.DecodeError, RecursionError):
             items = decode_body(_PUSH, body, _PUSH_WORDS).items
         self._loosen(items, _PUSH_MEMBERS.decode(body).items)
         return items
