@@ -125,7 +125,8 @@ class Engine:
         unit = self._core.offer(
             operation, partition, weight, work, self._loop.time(), is_admitted=is_admitted
         )
-        self._schedule_pump()
+        if not self._is_pump_scheduled:
+            self._schedule_pump()
         return unit
 
     def enlarge(self, unit: WorkUnit[Any], weight: int) -> bool:
@@ -149,10 +150,9 @@ class Engine:
                 await asyncio.sleep(self._timer.when() - self._loop.time())
 
     def _schedule_pump(self) -> None:
-        if not self._is_pump_scheduled:
-            # At the end of the turn: everything that arrives in it can leave together.
-            self._is_pump_scheduled = True
-            self._loop.call_soon(self._pump)
+        # At the end of the turn: everything that arrives in it can leave together.
+        self._is_pump_scheduled = True
+        self._loop.call_soon(self._pump)
 
     def _pump(self) -> None:
         self._is_pump_scheduled = False

@@ -74,7 +74,7 @@ class WorkUnit(Struct, Generic[C], eq=False):
     behind: "WorkUnit[Any] | None" = None
 
 
-class Partition:
+class Partition(Struct, eq=False):
     """The units that wait in one partition, first to last, and the number of calls that carry it.
 
     Units are linked to their neighbours, so that one can leave from the middle at once, and so that
@@ -82,17 +82,14 @@ class Partition:
     The links of a unit that leaves are cut, or it would keep its neighbours alive.
     """
 
-    __slots__ = ("backlog", "calls", "calls_max", "first", "is_ready", "key", "last", "weight")
-
-    def __init__(self, key: Hashable | None, backlog: "_Backlog", calls_max: int) -> None:
-        self.key = key
-        self.backlog = backlog
-        self.calls = 0
-        self.calls_max = calls_max
-        self.is_ready = False
-        self.first: WorkUnit[Any] | None = None
-        self.last: WorkUnit[Any] | None = None
-        self.weight = 0
+    key: Hashable | None
+    backlog: "_Backlog"
+    calls_max: int
+    calls: int = 0
+    is_ready: bool = False
+    first: WorkUnit[Any] | None = None
+    last: WorkUnit[Any] | None = None
+    weight: int = 0
 
     def append(self, unit: WorkUnit[Any]) -> None:
         """Let a unit wait behind the others."""
@@ -167,24 +164,22 @@ class _ArrivalIndex:
     is while little waits. Units that are gone stay until they surface or are the majority.
     """
 
-    __slots__ = ("_noted", "_serial", "_sorted")
+    __slots__ = ("_serial", "_sorted", "noted")
 
     _GONE_MAX: Final = 64
     """Units gone that a short line may keep, so that it is not tidied at every step."""
 
     def __init__(self) -> None:
-        self._noted: list[WorkUnit[Any]] = []
+        self.noted: list[WorkUnit[Any]] = []
+        """The units that became first and are not sorted in yet."""
         self._sorted: list[tuple[float, int, WorkUnit[Any]]] = []
         self._serial = count()
 
-    def note(self, unit: WorkUnit[Any]) -> None:
-        self._noted.append(unit)
-
     def earliest(self) -> float:
         """Return the earliest arrival; there must be a ready partition."""
-        for unit in self._noted:
+        for unit in self.noted:
             heappush(self._sorted, (unit.arrived_at, next(self._serial), unit))
-        self._noted.clear()
+        self.noted.clear()
         while self._sorted[0][2].waiting_in is None:
             heappop(self._sorted)
         return self._sorted[0][0]
@@ -192,10 +187,10 @@ class _ArrivalIndex:
     def tidy(self, ready_count: int) -> None:
         """Forget units that are gone if they outnumber those of the partitions still ready."""
         if ready_count == 0:
-            self._noted.clear()
+            self.noted.clear()
             self._sorted.clear()
-        elif len(self._noted) + len(self._sorted) > 2 * ready_count + self._GONE_MAX:
-            self._noted = [unit for unit in self._noted if unit.waiting_in is not None]
+        elif len(self.noted) + len(self._sorted) > 2 * ready_count + self._GONE_MAX:
+            self.noted = [unit for unit in self.noted if unit.waiting_in is not None]
             self._sorted = [entry for entry in self._sorted if entry[2].waiting_in is not None]
             heapify(self._sorted)
 
@@ -251,7 +246,7 @@ class _Backlog:
                 partition.is_ready = False
                 del self._ready[partition]
             elif was_first:
-                self._arrivals.note(first)
+                self._arrivals.noted.append(first)
             self._arrivals.tidy(len(self._ready))
         if first is None and partition.calls == 0:
             del self._partitions[partition.key]
@@ -345,7 +340,7 @@ class _Backlog:
         partition.is_ready = True
         self._ready[partition] = None
         self.ready_weight += partition.weight
-        self._arrivals.note(first)
+        self._arrivals.noted.append(first)
 
 
 class FusionCore:

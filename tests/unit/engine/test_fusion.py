@@ -454,7 +454,7 @@ def memory_of(core):
     return sum(
         len(backlog._partitions)
         + len(backlog._ready)
-        + len(backlog._arrivals._noted)
+        + len(backlog._arrivals.noted)
         + len(backlog._arrivals._sorted)
         for backlog in core._turns
     )

@@ -11,7 +11,7 @@ from skep.broker.directory import Directory, Partition
 from skep.broker.failover.diversion import HELD_ITEMS_MAX, Diversion
 from skep.broker.failover.maintenance import Maintenance
 from skep.broker.failover.outage import Outage
-from skep.broker.push.request import PushRequest
+from skep.broker.push.request import CalledPush
 from skep.broker.push.rules import QueueRules
 from skep.model.encryption import KeyRing
 from skep.model.encryption_key import EncryptionKey
@@ -39,7 +39,7 @@ class Setting:
     def take(self, *items, retry=None, is_under_way=lambda _: False):
         """Divert what has to be; return the positions that go on, and the answer to come."""
         answered = asyncio.get_running_loop().create_future()
-        request = PushRequest(len(items), answered.set_result)
+        request = CalledPush.of(len(items), answered.set_result)
         return self.diversion.take(request, items, None, retry, is_under_way), answered
 
     def records(self):

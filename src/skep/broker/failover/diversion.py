@@ -117,10 +117,14 @@ class Diversion:
     @property
     def is_needed(self) -> bool:
         """Whether some pushes may have to be kept on disk."""
+        # Read for every push, so it is spelled out.
         spill = self._spill
-        if self._takes_all or self._being_written:
-            return True
-        return spill is not None and spill.board.has_backlog
+        return (
+            (spill is not None and spill.board.has_backlog)
+            or self._outage.is_on
+            or self._maintenance.is_push_on
+            or bool(self._being_written)
+        )
 
     @property
     def _takes_all(self) -> bool:

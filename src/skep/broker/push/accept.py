@@ -24,6 +24,7 @@ from skep.broker.overload.fallback import Client, Fallback, PushAttempt
 from skep.broker.push.request import (
     NULL,
     Answer,
+    CalledPush,
     Entry,
     PendingWrite,
     PushRequest,
@@ -45,7 +46,13 @@ from skep.broker.scheduled.accept import (
     render_outcome,
 )
 from skep.engine.driver import Engine, Execute
-from skep.model.envelopes import check_headers, checked_trace_id, end_of_life
+from skep.model.envelopes import (
+    DATA_MARK,
+    UNTRACED_MARK,
+    check_headers,
+    checked_trace_id,
+    end_of_life,
+)
 from skep.model.errors import BadRequest, Overloaded, SkepError, Unavailable
 from skep.model.limits import PUSH_ITEMS_MAX, TRANSACTION_ID_CHARS_MAX
 from skep.model.names import check_name, refuse_transaction_id
@@ -56,6 +63,9 @@ from skep.telemetry.meters import Meters
 
 _ENTRY_WEIGHT: Final = 512
 """Bytes an item costs beyond its envelope: objects, key, answer."""
+
+_UNTRACED: Final = UNTRACED_MARK + DATA_MARK
+"""What stands between transaction id and payload where there is neither trace nor producer."""
 
 _encode = msgspec.json.encode
 _digest = xxhash.xxh3_128_digest
@@ -73,13 +83,37 @@ class _Later(NamedTuple):
     nonce: int
 
 
-class _Sorted(NamedTuple):
+class _Sorted(msgspec.Struct, eq=False):
     """The items of a request."""
 
+    entry_count: int
+    """Of the partitions that are known."""
     entries_by_partition: dict[Partition, list[Entry]]
     later: list[_Later]
     missing: dict[Key, list[tuple[Entry, Moment | None]]]
     """The items of partitions to wait for, each with its time of delivery."""
+
+
+class _ClientPush(PushRequest):
+    """A push with a client that waits for its answer."""
+
+    push: "Push"
+    items: Sequence[PushItem]
+    client: Client
+    size: int
+    producer: str | None
+
+    def finish(self) -> None:
+        """Answer, unless some items are to be tried again or stored as operations."""
+        if self.error is None:
+            self.client.respond(201, b"[%b]" % b",".join(self.results))
+        else:
+            self.attempt().resume(self)
+
+    def attempt(self) -> PushAttempt:
+        """Return what goes on with it when there was no room."""
+        push = self.push
+        return PushAttempt(push.fallback, self.items, self.client, push, self.size, self.producer)
 
 
 @dataclass(slots=True, eq=False, frozen=True)
@@ -121,23 +155,20 @@ class Push:
         Raises:
             BadRequest: The request as a whole is refused and nothing is stored.
         """
+        count = len(items)
+        request = _ClientPush(
+            self, items, client, size, producer, results=[b""] * count, pending=count
+        )
         fallback = self.fallback
         kind = None if fallback.is_idle else fallback.push_waited_for(items)
         if kind is None:
-
-            def answer(request: PushRequest) -> None:
-                if request.error is None:
-                    client.respond(201, b"[%b]" % b",".join(request.results))
-                else:
-                    PushAttempt(fallback, items, client, self, size, producer).resume(request)
-
             try:
-                self.push_messages(items, answer, size=size, producer=producer)
+                self._push(request, items, size, producer)
             except Overloaded:
                 kind = Priority.PUSH
             else:
                 return
-        PushAttempt(fallback, items, client, self, size, producer).fall_back(kind)
+        request.attempt().fall_back(kind)
 
     def push_messages(
         self, items: Sequence[PushItem], answer: Answer, *, size: int, producer: str | None = None
@@ -150,9 +181,13 @@ class Push:
             BadRequest: The request as a whole is refused and nothing is stored.
             Overloaded: The engine is full and nothing is stored.
         """
+        self._push(CalledPush.of(len(items), answer), items, size, producer)
+
+    def _push(
+        self, request: PushRequest, items: Sequence[PushItem], size: int, producer: str | None
+    ) -> None:
         if len(items) > PUSH_ITEMS_MAX:
             raise BadRequest(f"more than {PUSH_ITEMS_MAX} items in one request")
-        request = PushRequest(len(items), answer)
         entry_weight = _ENTRY_WEIGHT + size // (len(items) or 1)
         if self.diversion.is_needed:
             self._push_diverted(request, items, producer, entry_weight, may_hold=True)
@@ -198,28 +233,33 @@ class Push:
         entry_weight: int,
     ) -> None:
         """Push the items at these positions into the database."""
-        in_order = self._sort_good(request, items, positions, producer)
+        try:
+            in_order = self._sort(request, items, positions, producer, self._awaited)
+        except BadRequest:
+            in_order = self._sort_good(request, items, positions, producer)
+        later, missing = in_order.later, in_order.missing
         try:
             self._admit(in_order, entry_weight)
         except Overloaded as error:
-            if not in_order.later:
+            if not later:
                 raise
             # Messages for later have room of their own.
-            self._submit_later(in_order.later)
-            scheduled = {each.entry[1] for each in in_order.later}
+            self._submit_later(later)
+            scheduled = {each.entry[1] for each in later}
             _fail_items(request, items, [at for at in positions if at not in scheduled], error)
             return
         self._submit(in_order, entry_weight)
-        missing = in_order.missing
         queues = {partition.key[0] for partition in in_order.entries_by_partition}
-        for queue in queues.union(queue for queue, _ in missing) if missing else queues:
+        if missing:
+            queues.update([queue for queue, _ in missing])
+        for queue in queues:
             self.meters.queues.of(queue).push_requests += 1
         if missing:
             self._await(_Waiting(request, items, producer, entry_weight, missing))
 
     def _admit(self, in_order: _Sorted, entry_weight: int) -> None:
         """Check that there is room for everything that is not for later."""
-        entries = sum(map(len, in_order.entries_by_partition.values()))
+        entries = in_order.entry_count
         if in_order.missing:
             moments = [each[1] for prepared in in_order.missing.values() for each in prepared]
             self.engine.admit("provision", entry_weight * len(moments))
@@ -290,7 +330,7 @@ class Push:
         later = [
             _Later(partition, entry, moment, new_nonce()) for entry, moment in prepared if moment
         ]
-        in_order = _Sorted({partition: now} if now else {}, later, {})
+        in_order = _Sorted(len(now), {partition: now} if now else {}, later, {})
         self._submit(in_order, entry_weight, is_admitted=True)
 
     def is_awaited(self, keys: Iterable[Key]) -> bool:
@@ -327,7 +367,7 @@ class Push:
 
         No item may have a time of delivery.
         """
-        request = PushRequest(len(items), lambda _: None)
+        request = CalledPush.of(len(items), lambda _: None)
         in_order = self._sort(request, items, positions, producer, ())
         assert not in_order.later, "scheduled messages do not wait in a partition"
         known = in_order.entries_by_partition.items()
@@ -370,10 +410,7 @@ class Push:
         producer: str | None,
     ) -> _Sorted:
         """Sort the items that can be stored, and fail the others, each alone."""
-        try:
-            return self._sort(request, items, positions, producer, self._awaited)
-        except BadRequest:
-            refusals = self.refusals(items, positions)
+        refusals = self.refusals(items, positions)
         for position, error in refusals.items():
             fail_item(request, position, items[position], error)
         good = [position for position in positions if position not in refusals]
@@ -393,8 +430,11 @@ class Push:
         purpose: it runs for every item of every push, and calls cost there.
         """
         partitions, seed = self.directory.partitions, self.hash_seed
-        producer_json = NULL if producer is None else _encode(producer)
-        untraced = b',"traceId":null,"producerSub":%b,"data":' % producer_json
+        producer_json, untraced = NULL, _UNTRACED
+        if producer is not None:
+            producer_json = _encode(producer)
+            untraced = b',"traceId":null,"producerSub":%b,"data":' % producer_json
+        entry_count = 0
         entries_by_partition: dict[Partition, list[Entry]] = {}
         later: list[_Later] = []
         missing: dict[Key, list[tuple[Entry, Moment | None]]] = {}
@@ -437,12 +477,13 @@ class Push:
             elif moment is not None:
                 later.append(_Later(partition, entry, moment, new_nonce()))
             else:
+                entry_count += 1
                 entries = entries_by_partition.get(partition)
                 if entries is None:
                     entries_by_partition[partition] = [entry]
                 else:
                     entries.append(entry)
-        return _Sorted(entries_by_partition, later, missing)
+        return _Sorted(entry_count, entries_by_partition, later, missing)
 
     def _with_options(
         self, request: PushRequest, position: int, item: PushItem, producer: str | None

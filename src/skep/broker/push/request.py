@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from uuid import uuid4
 
 import msgspec
+from msgspec import Struct
 
 from skep.broker.directory import Partition, QueueLabels
 from skep.engine.driver import Work
@@ -32,18 +33,14 @@ Entry: TypeAlias = "tuple[PushRequest, int, bytes, bytes, bytes, bytes]"
 Answer: TypeAlias = Callable[["PushRequest"], None]
 
 
-class PushRequest:
-    """One client's push, and the results of its items so far."""
+class PushRequest(Struct, eq=False, kw_only=True):
+    """One push, and the results of its items so far. A Struct because every push makes one."""
 
-    __slots__ = ("_answer", "error", "errors", "pending", "results")
-
-    def __init__(self, item_count: int, answer: Answer) -> None:
-        self.results: list[bytes] = [b""] * item_count
-        self.pending = item_count
-        self.error: SkepError | None = None
-        self.errors: dict[int, SkepError] | None = None
-        """Why items are not stored, by position; None while no item has failed."""
-        self._answer = answer
+    results: list[bytes]
+    pending: int
+    error: SkepError | None = None
+    errors: dict[int, SkepError] | None = None
+    """Why items are not stored, by position; None while no item has failed."""
 
     def settle(self, position: int, result: bytes, *, error: SkepError | None = None) -> None:
         """Note the result of an item, and answer the request if it was the last."""
@@ -63,7 +60,22 @@ class PushRequest:
 
     def finish(self) -> None:
         """Answer the request; every item has its result."""
-        self._answer(self)
+        raise NotImplementedError
+
+
+class CalledPush(PushRequest):
+    """A push whose results go to a callback."""
+
+    answer: Answer
+
+    def finish(self) -> None:
+        """Call back."""
+        self.answer(self)
+
+    @classmethod
+    def of(cls, item_count: int, answer: Answer) -> "CalledPush":
+        """Return a push of so many items."""
+        return cls(answer, results=[b""] * item_count, pending=item_count)
 
 
 @dataclass(slots=True, eq=False)
