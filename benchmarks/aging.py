@@ -131,10 +131,10 @@ def first_and_last(
 
 def seconds_until(intervals: Sequence[Interval], cost_max: float, from_s: float) -> float | None:
     """Return how long after `from_s` the first interval ended that cost no more than that."""
-    return next(
-        (each.began_s + each.seconds - from_s for each in intervals if each.cpu_us <= cost_max),
-        None,
-    )
+    for each in intervals:
+        if each.messages and each.cpu_us <= cost_max:
+            return each.began_s + each.seconds - from_s
+    return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,8 +48,13 @@ def test_the_first_and_the_last_minute_of_a_short_life_share_nothing():
     assert [each.began_s for each in last] == [30, 40]
 
 
-def test_speed_is_back_when_the_first_interval_that_costs_as_little_has_ended():
-    after = [interval(100, 90.0), interval(110, 12.0), interval(120, 10.0)]
+def test_speed_is_back_when_the_first_interval_with_messages_that_cost_as_little_has_ended():
+    after = [
+        interval(90, 0.0, messages=0),
+        interval(100, 90.0),
+        interval(110, 12.0),
+        interval(120, 10.0),
+    ]
 
     assert seconds_until(after, 13.0, from_s=95.0) == 25.0
     assert seconds_until(after, 9.0, from_s=95.0) is None
