@@ -179,12 +179,10 @@ class _ProvisionRequest(Work):
     on_done: Callable[[SkepError | None], None] = field(kw_only=True)
 
     def succeed(self) -> None:
-        """Report that the names are known."""
         self.on_done(None)
         self.is_settled = True
 
     def fail(self, error: SkepError) -> None:
-        """Report that the names could not be provisioned."""
         self.is_settled = True
         self.on_done(error)
 

@@ -318,7 +318,6 @@ def _terminal_signals_blocked() -> Generator[None]:
 
 
 def _work(target: WorkerTarget, assignment: WorkerAssignment, channel: Connection) -> None:
-    """Run a worker process."""
     grace_s = assignment.settings.shutdown_grace_s
     updates = SettingsUpdates()
     assignment = replace(assignment, updates=updates)

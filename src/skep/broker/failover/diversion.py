@@ -324,7 +324,6 @@ class _Stager:
     def stage_item(
         self, request: PushRequest, position: int, item: PushItem, producer: str | None
     ) -> _Staged:
-        """Stage an item as it was sent."""
         name = item.transaction_id = checked_transaction_id(item)
         queue = check_name("queue", item.queue)
         partition = check_name("partition", item.partition or DEFAULT_PARTITION)
@@ -393,7 +392,6 @@ class _HeldPushes:
         self.item_count += len(partitions)
 
     def release(self) -> None:
-        """Let all of them go on."""
         released = tuple(self._held)
         self._held.clear()
         self.partitions.clear()

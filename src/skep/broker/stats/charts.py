@@ -267,7 +267,6 @@ def by_bucket(covered: ChartRange, samples: Iterable[WorkerSample]) -> dict[date
 
 
 def _lag_members(names: dict[int, str], rows: Sequence[Any]) -> dict[str, Any]:
-    """Sum up the lag of one queue."""
     count = sum(row["pop_messages"] for row in rows)
     return {
         "queue_name": names[rows[0]["queue_id"]],

@@ -155,7 +155,6 @@ def _row(delta: QueueDelta) -> dict[str, Any]:
 
 
 def _calls(meters: Meters) -> tuple[int, int]:
-    """Return how many calls there were in all, and how many failed."""
     calls = meters.calls.values()
     return sum(call.durations.count for call in calls), sum(call.failures for call in calls)
 

@@ -148,7 +148,6 @@ def _by_worker(samples: Iterable[WorkerSample]) -> list[list[WorkerSample]]:
 
 
 def _brief_of(samples: Sequence[WorkerSample]) -> shapes.WorkerBrief:
-    """Sum up one worker."""
     merged = merge_samples(each.sample for each in samples)
     last = samples[-1].sample
     return shapes.WorkerBrief(

@@ -153,7 +153,6 @@ class _UniqueKeyLoader(yaml.SafeLoader):
     """Refuses duplicate keys, of which YAML's own loader keeps the last."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        """Return the mapping of a node."""
         keys = [self.construct_object(key, deep=True) for key, _ in node.value]
         for number, key in enumerate(keys):
             if key in keys[:number]:

@@ -202,7 +202,6 @@ def _count(client: "Client", which: Filter) -> str:
 
 
 def _watch(client: "Client", started: "Redrive") -> "Redrive":
-    """Show the progress of a redrive until it ends."""
     from rich.progress import Progress
 
     with progress_bar(*Progress.get_default_columns()) as progress:

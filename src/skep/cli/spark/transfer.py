@@ -212,7 +212,6 @@ def replay(
 
 
 def _summary(done: "Outcome", verb: str) -> str:
-    """Return the result of a job in one line."""
     if done.is_repeated and done.committed_at is not None:
         return (
             f"Nothing to do: {verb.lower()} at {done.committed_at.isoformat()}, "
@@ -242,7 +241,6 @@ def _bar(title: str) -> Generator[Callable[["Reached"], None]]:
 
 
 def _format_of(path: str) -> str:
-    """Return the format of a file name."""
     try:
         return _SUFFIXES[PurePath(path).suffix.lower()]
     except KeyError:

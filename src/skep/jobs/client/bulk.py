@@ -158,7 +158,6 @@ class Bulk:
         limit: int | None = None,
         told: Told | None = None,
     ) -> Sweep:
-        """Find and change, batch by batch."""
         find = store.FIND_CHAINS_CALL if isinstance(which, ChainFilter) else store.FIND_JOBS_CALL
         sweep = Sweep(after=after)
         while limit is None or sweep.seen < limit:

@@ -223,7 +223,6 @@ def _log_failure(attempt: Attempt, settlement: Settlement, error: Exception) -> 
 
 
 def _time_left_s(job: Job[Any, Any], attempt: Attempt) -> float | None:
-    """How long the handler may take."""
     limits = [job.timeout.total_seconds()] if job.timeout is not None else []
     claimed = attempt.claimed
     if claimed.deadline_at is not None:

@@ -103,7 +103,6 @@ class Child:
         return None
 
     def _end(self) -> str:
-        """How it ended."""
         self.join()
         code = self._process.exitcode
         if code is None or code >= 0:

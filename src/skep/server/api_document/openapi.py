@@ -196,7 +196,6 @@ class _Rendered(OpenAPIRenderPlugin):
         self._make = make
 
     def render(self, request: Request[Any, Any, Any], openapi_schema: Json) -> bytes:
-        """Return the answer."""
         del openapi_schema
         return self._make(request.app)
 

@@ -212,7 +212,6 @@ def _figure(
     spell: Spell,
     marks: Sequence[str],
 ) -> str:
-    """Put axes, marks and a legend together."""
     grid = "".join(
         f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{scale.y(tick):.1f}" '
         f'y2="{scale.y(tick):.1f}"/><text x="{LEFT - 8}" y="{scale.y(tick) + 4:.1f}" '
@@ -259,5 +258,4 @@ def _legend(series: Sequence[Series]) -> str:
 
 
 def _hint(name: str, moment: datetime, value: str) -> str:
-    """Return what is shown when a mark is pointed at."""
     return f"<title>{escaped(f'{name}, {moment:%Y-%m-%d %H:%M}: {value}')}</title>"
