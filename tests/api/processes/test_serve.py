@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import httpx
 import pytest
@@ -21,6 +21,7 @@ pytestmark = pytest.mark.slow
 
 AT_ONCE_S = 3
 """Some tenths of a second, on a machine that is busy with other tests."""
+END_S = 60
 
 
 class Broker:
@@ -71,11 +72,22 @@ def data_dir():
     """A data directory that tests share, because making one takes seconds; queues are their own."""
     directory = make_reachable_directory()
     yield directory / "data"
+    wait_for_postgres_to_end(directory / "data")
     shutil.rmtree(directory)
 
 
 def postmaster_file(data_dir):
     return data_dir / "data" / "postmaster.pid"
+
+
+def wait_for_postgres_to_end(data_dir):
+    """Wait for the PostgreSQL of a broker that was killed: it ends after it, and tidies up."""
+    with suppress(FileNotFoundError, ProcessLookupError):
+        descriptor = os.pidfd_open(int(postmaster_file(data_dir).read_text().split()[0]))
+        try:
+            select.select([descriptor], [], [], END_S)
+        finally:
+            os.close(descriptor)
 
 
 def test_from_nothing_the_lines_to_try_work_as_printed(postgres_dir):
