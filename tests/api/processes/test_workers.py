@@ -229,3 +229,14 @@ async def test_a_client_that_leaves_one_worker_makes_way_for_a_poll_at_the_other
 
     assert message["deliveryAttempt"] == 1
     assert since_release.seconds < SOON_S
+
+
+# Connections
+
+
+async def test_the_connections_of_a_busy_instance_gather_at_one_worker(open_to_each, queue):
+    clients = [each for clients in await open_to_each(4) for each in clients]
+
+    async with asyncio.timeout(SOON_S):
+        while {await worker_of(client) for client in clients} != {0}:
+            await asyncio.gather(*(client.push_payloads(queue, *range(50)) for client in clients))

@@ -97,6 +97,12 @@ class WorkerAssignment:
     wakeup_ports: tuple[int, ...]
     """The loopback UDP port of every worker, by index, this one included."""
 
+    handover_socket: socket.socket | None = field(default=None, repr=False)
+    """Where other workers send connections; None with a single worker."""
+
+    handover_sockets: tuple[socket.socket, ...] = field(default=(), repr=False)
+    """What to send to each worker by, by index, this one included."""
+
     peer_socket: socket.socket | None = field(default=None, repr=False)
     """The UDP socket for notices of other instances; only the first worker has it."""
 
@@ -193,6 +199,7 @@ def assign_workers(
             on_failure.enter_context(_bind("127.0.0.1", 0, socket.SOCK_DGRAM))
             for _ in range(settings.worker_count)
         ]
+        handovers = _bind_handovers(settings.worker_count, on_failure)
         on_failure.pop_all()
     ports = tuple(wakeup.getsockname()[1] for wakeup in wakeups)
     token = secrets.token_bytes(WAKEUP_TOKEN_BYTES)
@@ -207,10 +214,23 @@ def assign_workers(
             wakeup_ports=ports,
             wakeup_token=token,
             runtime_dir=runtime_dir,
+            handover_socket=handovers[index][1] if handovers else None,
+            handover_sockets=tuple(sending for sending, _ in handovers),
             peer_socket=peer_socket if index == 0 else None,
         )
         for index, wakeup in enumerate(wakeups)
     ]
+
+
+def _bind_handovers(count: int, on_failure: ExitStack) -> list[tuple[socket.socket, socket.socket]]:
+    """Make a pair of sockets per worker, to send to it by and to receive by."""
+    if count == 1:
+        return []
+    pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM) for _ in range(count)]
+    for pair in pairs:
+        for each in pair:
+            on_failure.enter_context(each)
+    return pairs
 
 
 def _bind_peer_socket(settings: Settings) -> socket.socket | None:

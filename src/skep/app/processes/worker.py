@@ -5,7 +5,7 @@ import gc
 import logging
 import socket
 from contextlib import suppress
-from typing import Final
+from typing import Final, cast
 
 import uvicorn
 import uvloop
@@ -13,13 +13,14 @@ import uvloop
 from skep.app.parts.broker import Broker
 from skep.app.parts.interface import BrokerProbe, cold_app, hot_routes
 from skep.app.processes.assignment import ReportReady, WorkerAssignment
+from skep.app.processes.handover import Handover
 from skep.app.processes.stop_signals import ended_by_sigterm
 from skep.app.processes.waiting import Stage, must_wait, start_when_possible
 from skep.server.auth.browsers import BrowserGate, BrowserPolicy
 from skep.server.edge.encodings import decoding_bodies
 from skep.server.edge.heads import answering_heads
 from skep.server.edge.metering import ending_with_client, metered
-from skep.server.edge.protocol import ConnectionLimits, build_protocol
+from skep.server.edge.protocol import ConnectionLimits, FastPathProtocol, build_protocol
 from skep.server.hot.asgi import HotGate
 from skep.server.hot.exchange import HotRoutes
 from skep.settings import Settings
@@ -66,7 +67,7 @@ async def _serve_with_database(
 ) -> None:
     """Serve with a broker that has started."""
     try:
-        server = _Server(_config(assignment, broker), report_ready)
+        server = _Server(_config(assignment, broker), report_ready, assignment)
         _calm_collector()
         await server.serve(sockets=[assignment.listener])
     finally:
@@ -80,7 +81,8 @@ async def _serve_without_database(
     broker.wait_for_database()
     stage = Stage(assignment, broker)
     probe = BrokerProbe(broker, index=assignment.index)
-    server = _Server(_edge(assignment, broker, probe, stage.routes, stage), report_ready)
+    config = _edge(assignment, broker, probe, stage.routes, stage)
+    server = _Server(config, report_ready, assignment)
 
     def take_over() -> None:
         routes = hot_routes(broker, assignment.settings)
@@ -205,12 +207,32 @@ def _drain(broker: Broker, probe: BrokerProbe) -> None:
 
 
 class _Server(uvicorn.Server):
-    """A server that reports when it listens."""
+    """A server that reports when it listens, and shares connections with the other workers."""
 
-    def __init__(self, config: uvicorn.Config, report_ready: ReportReady) -> None:
+    def __init__(
+        self, config: uvicorn.Config, report_ready: ReportReady, assignment: WorkerAssignment
+    ) -> None:
         super().__init__(config)
         self._report_ready = report_ready
+        self._assignment = assignment
+        self._handover: Handover | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        own = self._assignment.handover_socket
+        if own is not None and self.config.ssl is None:
+            protocol = cast("type[FastPathProtocol]", self.config.http_protocol_class)
+            self._handover = Handover(
+                self._assignment.index,
+                own,
+                self._assignment.handover_sockets,
+                edge=protocol.edge,
+                build=lambda: protocol(self.config, self.server_state, self.lifespan.state),
+                connections=self.server_state.connections,
+            )
         self._report_ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._handover is not None:
+            self._handover.stop()
+        await super().shutdown(sockets)

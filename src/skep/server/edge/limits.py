@@ -3,12 +3,15 @@
 from asyncio import AbstractEventLoop, Transport
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from skep.server.hot.exchange import HotRoutes
+
+if TYPE_CHECKING:
+    from skep.server.edge.protocol import FastPathProtocol
 
 READ_BYTES_MAX: Final = 256 * 1024
 """The largest read of asyncio and uvloop. Limits that are checked between reads may be exceeded by
@@ -66,6 +69,8 @@ class Edge:
         self.limits = limits
         self.wire_bytes_max = WIRE_BYTES_PER_BODY_BYTE * limits.body_bytes_max + READ_BYTES_MAX
         self.is_draining = False
+        self.departure: Callable[[FastPathProtocol], None] | None = None
+        """Where connections go that have just been answered, while some are to leave."""
         self._on_drain = on_drain
         self._headers_source: list[tuple[bytes, bytes]] | None = None
         self._first_lines: dict[int, bytes] = {}

@@ -342,6 +342,24 @@ class FastPathProtocol(HttpToolsProtocol):
             self._since = self.loop.time()
             if self._is_draining:
                 self.transport.close()
+            elif self.edge.departure is not None:
+                self.edge.departure(self)
+
+    # Those who hand connections over call these.
+
+    @property
+    def is_between_requests(self) -> bool:
+        """Whether nothing of a request or of an answer is in this process."""
+        return (
+            self._reading == _NOTHING
+            and not (self._turns or self._is_deaf or self._is_draining)
+            and not self.transport.is_closing()
+            and self.transport.get_write_buffer_size() == 0
+        )
+
+    def was_used_since(self, at: float) -> bool:
+        """Tell whether a request began or the last answer was given since then."""
+        return self._since >= at
 
     # uvicorn calls these for ASGI requests.
 
