@@ -7,6 +7,7 @@ import asyncio
 import os
 import signal
 import sys
+from contextlib import AsyncExitStack, suppress
 from math import inf
 from random import Random
 
@@ -29,6 +30,10 @@ pytestmark = [
 
 WORKER_KILLS = 3
 KILL_PAUSE_S = (0.3, 1.0)
+
+IN_ORDER = """
+select transaction_id from skep.message where queue = $1 and partition = $2 order by "offset"
+"""
 
 
 async def stored_in(sql, queue):
@@ -73,6 +78,51 @@ async def test_scenario_04_workers_killed_again_and_again_lose_and_repeat_nothin
     require_good(load.ledger, [GROUP])
     assert len(stored) == len(set(stored)) == len(load.ledger.stored)
     assert len(killed) == WORKER_KILLS
+
+
+async def test_a_killed_worker_costs_no_producer_a_second_its_order_or_a_message(
+    database_url, sql, queue, seed
+):
+    producers, longest_s = 6, 0.0
+
+    async def push_in_order(broker, partition, progress):
+        nonlocal longest_s
+        names, clients = [], AsyncExitStack()
+        client = await clients.enter_async_context(broker.connect())
+        while not progress.is_set():
+            name = f"{len(names):06}"
+            item = {"queue": queue, "partition": partition, "payload": 1, "transactionId": name}
+            with elapsed() as waited:
+                while True:
+                    with suppress(OSError, EOFError):
+                        await client.push(item)
+                        break
+                    client = await clients.enter_async_context(broker.connect())
+            longest_s = max(longest_s, waited.seconds)
+            names.append(name)
+            pushed[partition] = len(names)
+        await clients.aclose()
+        return names
+
+    async def until_each_pushed(count):
+        goal = {partition: done + count for partition, done in pushed.items()}
+        await eventually(lambda: all(pushed[each] >= goal[each] for each in goal))
+
+    partitions = [f"p{number}" for number in range(producers)]
+    pushed = dict.fromkeys(partitions, 0)
+    with well_ending_instance(database_url, "--workers", "2") as broker:
+        over = asyncio.Event()
+        pushing = [asyncio.create_task(push_in_order(broker, each, over)) for each in partitions]
+        await until_each_pushed(50)
+        os.kill(Random(seed).choice(worker_pids(broker)), signal.SIGKILL)
+        await until_each_pushed(50)
+        over.set()
+        names = dict(zip(partitions, await asyncio.gather(*pushing), strict=True))
+
+    for partition in partitions:
+        stored = await sql.fetch(IN_ORDER, queue, partition)
+        assert [row[0] for row in stored] == names[partition]
+    assert longest_s < 1.0
 
 
 async def test_a_broker_asked_to_stop_under_load_keeps_what_it_answered_and_ends_well(
