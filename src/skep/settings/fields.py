@@ -101,8 +101,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     migrate: Literal["auto", "always", "never"] = "auto"
     """Whether `skep serve` migrates the schema at startup: `auto` migrates the embedded database
     only."""
-    workers: Annotated[int, Meta(ge=0, le=256)] = 1
-    """Worker processes that share the port; 0 means half the cores, at most 4."""
+    workers: Annotated[int, Meta(ge=0, le=256)] = 0
+    """Worker processes that share the port; 0 means half the cores, at most 4. Connections gather
+    at one worker until it uses up a core, and spread then."""
     connections: Annotated[int, Meta(ge=1, le=CONNECTIONS_MAX)] = 4
     """PostgreSQL connections per worker for push, pop and ack."""
     query_connections: Annotated[int, Meta(ge=1, le=CONNECTIONS_MAX)] = 2

@@ -208,6 +208,6 @@ def _connections(pool: str, workers: str) -> str:
     """Divide Queen's pool, which serves the whole server, among the worker processes."""
     if not pool.isdecimal():
         return pool
-    worker_count = int(workers) if workers.isdecimal() else 1
+    worker_count = int(workers) if workers.isdecimal() else 0
     share = int(pool) // (worker_count or automatic_worker_count())
     return str(max(1, min(share, CONNECTIONS_MAX)))

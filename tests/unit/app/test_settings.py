@@ -414,9 +414,10 @@ def test_settings_cannot_be_changed():
         Settings().port = 1
 
 
-def test_one_worker_serves_unless_more_are_asked_for():
-    assert Settings().workers == 1
-    assert load(DB_POOL_SIZE="12").settings.connections == 12
+def test_as_many_workers_serve_as_fit_this_machine_unless_others_are_asked_for():
+    assert Settings().worker_count == automatic_worker_count()
+    shared_out = load(DB_POOL_SIZE="12").settings.connections
+    assert shared_out == 12 // automatic_worker_count()
 
 
 @pytest.mark.parametrize(("asked", "count"), [(0, automatic_worker_count()), (3, 3)])
