@@ -78,7 +78,10 @@ class Generator(asyncio.Protocol):
     async def _connect(self, driver: Driver) -> None:
         loop = asyncio.get_running_loop()
         port = next(self._ports)
-        await loop.create_connection(lambda: Connection(driver), self._plan.host, port)
+        source = None if self._plan.source is None else (self._plan.source, 0)
+        await loop.create_connection(
+            lambda: Connection(driver), self._plan.host, port, local_addr=source
+        )
 
     def _reconnect(self, driver: Driver) -> None:
         if self._reconnects_left == 0:

@@ -18,6 +18,7 @@ from benchmarks.plan import Counts, Plan, PushRole, Role, Snapshot
 from benchmarks.stats import share_out
 
 _ANSWER_S_MAX = 30.0
+_CONNECT_S_MAX = 120.0
 # Closing a window brings all its latency samples on one line.
 _LINE_BYTES_MAX = 1 << 28
 
@@ -72,11 +73,13 @@ async def running(
     """Run the roles until the context is left; it is entered once all connections stand."""
     started: list[Process] = []
     try:
-        for share in split_roles(roles, processes):
-            plan = Plan(target.host, [target.port, *target.further_ports], share)
+        is_local = target.host == "127.0.0.1" and processes > 1
+        for index, share in enumerate(split_roles(roles, processes)):
+            source = f"127.0.0.{2 + index}" if is_local else None
+            plan = Plan(target.host, [target.port, *target.further_ports], share, source)
             started.append(await _start(plan))
         for process in started:
-            await _read_snapshot(process)
+            await _read_snapshot(process, _CONNECT_S_MAX)
         yield Load(started)
     finally:
         for process in started:
@@ -150,11 +153,11 @@ async def _start(plan: Plan) -> Process:
     )
 
 
-async def _read_snapshot(process: Process) -> Snapshot:
+async def _read_snapshot(process: Process, within_s: float = _ANSWER_S_MAX) -> Snapshot:
     assert process.stdout is not None
     assert process.stderr is not None
     try:
-        line = await asyncio.wait_for(process.stdout.readline(), _ANSWER_S_MAX)
+        line = await asyncio.wait_for(process.stdout.readline(), within_s)
     except TimeoutError as error:
         raise GeneratorFailed("a load generator does not answer") from error
     if not line:

@@ -59,6 +59,8 @@ class Plan(msgspec.Struct, frozen=True):
     host: str
     ports: list[int]
     roles: list[Role]
+    source: str | None = None
+    """The address to connect from: one has ports for 28,000 connections only."""
 
 
 class Counts(msgspec.Struct):
