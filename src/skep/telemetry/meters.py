@@ -14,12 +14,7 @@ from dataclasses import dataclass, fields
 from time import perf_counter
 from typing import Final, NamedTuple, TypeAlias
 
-from skep.telemetry.histograms import (
-    COUNT_BOUNDS,
-    DURATION_BOUNDS_S,
-    LAG_BOUNDS_MS,
-    Histogram,
-)
+from skep.telemetry import histograms
 
 QUEUES_EXPOSED: Final = 100
 OTHER_QUEUES: Final = ""
@@ -36,13 +31,13 @@ class RouteMeter:
 
     def __init__(self) -> None:
         self.statuses: Counter[int] = Counter()
-        self.durations: Final = Histogram(DURATION_BOUNDS_S)
+        self.durations: Final = histograms.Histogram(histograms.DURATION_BOUNDS_S)
 
     def note(self, status: int, began: float) -> None:
         """Count an answer; `began` is the `perf_counter` of the request."""
         self.statuses[status] += 1
         durations, duration_s = self.durations, perf_counter() - began
-        durations.counts[bisect_left(DURATION_BOUNDS_S, duration_s)] += 1
+        durations.counts[bisect_left(histograms.DURATION_BOUNDS_S, duration_s)] += 1
         durations.sum += duration_s
 
 
@@ -52,7 +47,7 @@ class CallMeter:
     __slots__ = ("durations", "failures")
 
     def __init__(self) -> None:
-        self.durations: Final = Histogram(DURATION_BOUNDS_S)
+        self.durations: Final = histograms.Histogram(histograms.DURATION_BOUNDS_S)
         self.failures = 0
 
 
@@ -62,8 +57,8 @@ class OperationMeter:
     __slots__ = ("failures", "in_flight", "messages", "units")
 
     def __init__(self) -> None:
-        self.units: Final = Histogram(COUNT_BOUNDS)
-        self.messages: Final = Histogram(COUNT_BOUNDS)
+        self.units: Final = histograms.Histogram(histograms.COUNT_BOUNDS)
+        self.messages: Final = histograms.Histogram(histograms.COUNT_BOUNDS)
         self.in_flight = 0
         self.failures = 0
 
@@ -112,7 +107,7 @@ class QueueMeter(QueueCounters):
         super().__init__()
         self.lag_ms_max = 0
         """The maximum since the last report."""
-        self.lag: Final = [0] * (len(LAG_BOUNDS_MS) + 1)
+        self.lag: Final = [0] * (len(histograms.LAG_BOUNDS_MS) + 1)
         self._told = [0] * (len(COUNTERS) + len(self.lag))
 
     def values(self) -> list[int]:
@@ -152,7 +147,7 @@ class QueueMeters:
         self._by_name: dict[str, QueueMeter] = {}
         self._exposed: dict[str, QueueMeter] = {}
         self._other: Final = QueueMeter()
-        self.lag: Final = Histogram([bound / 1000 for bound in LAG_BOUNDS_MS])
+        self.lag: Final = histograms.Histogram([bound / 1000 for bound in histograms.LAG_BOUNDS_MS])
         """Seconds from push to delivery, over all queues."""
 
     def of(self, queue: str) -> QueueMeter:
@@ -176,7 +171,7 @@ class QueueMeters:
         if lag_s < 0:
             lag_s = 0.0  # clocks differ
         lag_ms = int(lag_s * 1000)
-        index = bisect_left(LAG_BOUNDS_MS, lag_s * 1000)
+        index = bisect_left(histograms.LAG_BOUNDS_MS, lag_s * 1000)
         self.lag.counts[index] += messages
         self.lag.sum += lag_s * messages
         meter.lag[index] += messages
@@ -220,7 +215,7 @@ class Meters:
         """By SQL function."""
         self.operations: Final[defaultdict[str, OperationMeter]] = defaultdict(OperationMeter)
         self.queues: Final = QueueMeters(exposed_max=queues_exposed)
-        self.loop_lag: Final = Histogram(DURATION_BOUNDS_S)
+        self.loop_lag: Final = histograms.Histogram(histograms.DURATION_BOUNDS_S)
         self.unknown_fields = 0
         """Of pushed items."""
         self.missing_payloads = 0

@@ -10,14 +10,7 @@ from skep.broker.groups.subscriptions import removed_group_sweep
 from skep.broker.overload.operations import operation_purge
 from skep.broker.overload.shares import is_shed
 from skep.broker.queues.lifecycle import removed_queue_sweep
-from skep.broker.retention.retention import (
-    CleanupDuty,
-    Limits,
-    PurgeDuty,
-    RetentionDuty,
-    RetentionOnRequest,
-    staging_sweep,
-)
+from skep.broker.retention import retention
 from skep.broker.stats.rollups import RollUpDuty, lag_sampling, metrics_purge
 from skep.broker.traces import trace_purge
 from skep.db.access.functions import Functions
@@ -30,8 +23,10 @@ class BackgroundParts:
 
     def __init__(self, core: Core) -> None:
         settings = core.settings
-        limits = Limits(segments=settings.retention_batch, messages=settings.eviction_batch)
-        self.retention: Final = RetentionOnRequest(
+        limits = retention.Limits(
+            segments=settings.retention_batch, messages=settings.eviction_batch
+        )
+        self.retention: Final = retention.RetentionOnRequest(
             core.housekeeping, limits, core.meters.queues.note_letters
         )
         self.housekeeper: Final = Housekeeper(
@@ -41,11 +36,11 @@ class BackgroundParts:
         )
 
 
-def _leader_duties(core: Core, limits: Limits) -> list[Duty]:
+def _leader_duties(core: Core, limits: retention.Limits) -> list[Duty]:
     settings, caller, term = core.settings, core.housekeeping, core.leadership.term
     days = timedelta(days=1)
     deletion = partial(
-        RetentionDuty,
+        retention.RetentionDuty,
         sql=Functions(caller),
         term=term,
         limits=limits,
@@ -58,7 +53,7 @@ def _leader_duties(core: Core, limits: Limits) -> list[Duty]:
             interval_s=settings.retention_interval_s,
         ),
         deletion(name="eviction", kinds=("eviction",), interval_s=settings.eviction_interval_s),
-        PurgeDuty(
+        retention.PurgeDuty(
             Functions(caller),
             term,
             dead_letter_s=settings.dead_letter_retention_s,
@@ -71,7 +66,7 @@ def _leader_duties(core: Core, limits: Limits) -> list[Duty]:
             keep_s=settings.operation_retention_s,
             keep_failed_s=settings.operation_failed_retention_s,
         ),
-        staging_sweep(caller),
+        retention.staging_sweep(caller),
         RollUpDuty(caller, term),
         lag_sampling(caller, term),
         metrics_purge(caller, term, keep=settings.history_retention_days * days),
@@ -82,5 +77,7 @@ def _leader_duties(core: Core, limits: Limits) -> list[Duty]:
     if settings.trace_retention_days:
         duties.append(trace_purge(caller, keep=settings.trace_retention_days * days))
     if settings.partition_cleanup_days:
-        duties.append(CleanupDuty(caller, term, idle_days=settings.partition_cleanup_days))
+        duties.append(
+            retention.CleanupDuty(caller, term, idle_days=settings.partition_cleanup_days)
+        )
     return duties

@@ -22,6 +22,7 @@ from skep.dashboard.site import read_site
 from skep.db.access.functions import Functions
 from skep.jobs.service.replays import Replays
 from skep.server.hot.pushed_items import ItemDecoder
+from skep.server.routes import queues
 from skep.server.routes.cluster import cluster_routes
 from skep.server.routes.dashboard import dashboard_routes
 from skep.server.routes.dead_letters import dead_letter_routes
@@ -35,12 +36,6 @@ from skep.server.routes.live import LiveParts, live_route
 from skep.server.routes.maintenance import maintenance_routes, migration_routes
 from skep.server.routes.messages import message_routes
 from skep.server.routes.operations import operation_routes
-from skep.server.routes.queues import (
-    configure_route,
-    queue_routes,
-    queue_status_routes,
-    resource_routes,
-)
 from skep.server.routes.retention import retention_routes
 from skep.server.routes.scheduled import scheduled_routes
 from skep.server.routes.spark import hourly_routes, pipeline_routes, replay_routes
@@ -82,10 +77,10 @@ def api_routes(broker: Broker) -> Sequence[ControllerRouterHandler]:
         *group_routes(groups, Subscriptions(slots, core.announcer), Seek(slots, core.announcer)),
         *dead_letter_routes(stored.dead_letters, stored.redrives),
         *message_routes(stored.message_list, stored.messages),
-        *configure_route(broker.configure),
-        *resource_routes(catalog, broker.configure, Depths(groups, catalog)),
-        *queue_status_routes(catalog),
-        *queue_routes(lifecycle),
+        *queues.configure_route(broker.configure),
+        *queues.resource_routes(catalog, broker.configure, Depths(groups, catalog)),
+        *queues.queue_status_routes(catalog),
+        *queues.queue_routes(lifecycle),
         *scheduled_routes(broker.push.scheduled),
         *chain_routes(broker.job_service),
         *job_routes(broker.job_service),

@@ -11,12 +11,7 @@ from typing import Final, TypeAlias, assert_never
 from urllib.parse import urlsplit
 
 from skep.app.processes.supervisor import Companion
-from skep.db.access.sessions import (
-    UnknownHost,
-    WrongDatabase,
-    is_reachable,
-    require_own_sessions,
-)
+from skep.db.access import sessions
 from skep.db.embedded.cluster import ClusterDirectory, DataDirectoryInUse
 from skep.db.embedded.launcher import EmbeddedPostgres
 from skep.db.schema.migrate import migrate, schema_state
@@ -180,7 +175,7 @@ def prepare_schema(settings: Settings, dsn: str, *, on_step: OnStep) -> None:
 
 async def make_current(settings: Settings, dsn: str, *, on_step: OnStep | None = None) -> None:
     """Do the same to a database that is reachable."""
-    await require_own_sessions(dsn, timeout_s=CONNECT_TIMEOUT_S)
+    await sessions.require_own_sessions(dsn, timeout_s=CONNECT_TIMEOUT_S)
     if should_migrate(settings):
         await migrate(dsn, on_step=on_step)
     else:
@@ -201,10 +196,10 @@ def must_start_without(settings: Settings, dsn: str) -> bool:
     is_always = settings.start_without_database == "always"
     is_known = is_always or spill_directory(settings).is_dir()
     try:
-        if asyncio.run(is_reachable(dsn)):
+        if asyncio.run(sessions.is_reachable(dsn)):
             return False
-    except WrongDatabase as error:
-        if not (is_always or (is_known and isinstance(error, UnknownHost))):
+    except sessions.WrongDatabase as error:
+        if not (is_always or (is_known and isinstance(error, sessions.UnknownHost))):
             raise
         _log.error("%s; starting without it: pushes are stored on disk", error.message)
         return True

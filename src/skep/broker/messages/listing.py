@@ -15,12 +15,7 @@ import msgspec
 import xxhash
 from msgspec.structs import asdict, astuple, replace
 
-from skep.broker.messages.stored_message import (
-    MessageAddress,
-    Status,
-    address_members,
-    read_envelope,
-)
+from skep.broker.messages import stored_message as stored
 from skep.broker.paging import Page, decode_cursor, encode_cursor, from_row
 from skep.broker.queues.resources import MessageSummary
 from skep.broker.timestamps import in_utc
@@ -52,13 +47,13 @@ class Mode(msgspec.Struct, rename="camel", frozen=True):
     type: ModeType
 
 
-class ListedMessage(MessageAddress, frozen=True, kw_only=True):
+class ListedMessage(stored.MessageAddress, frozen=True, kw_only=True):
     """A message without its payload."""
 
     namespace: str
     task: str
-    status: Status
-    queue_status: Status | None
+    status: stored.Status
+    queue_status: stored.Status | None
     bus_status: BusStatus
     trace_id: str | None
     producer_sub: str | None
@@ -83,7 +78,7 @@ class MessageFilter(msgspec.Struct, frozen=True, kw_only=True):
     partition: str | None = None
     namespace: str | None = None
     task: str | None = None
-    status: Status | None = None
+    status: stored.Status | None = None
     since: datetime | None = None
     until: datetime | None = None
     transaction_id: str | None = None
@@ -194,8 +189,8 @@ def _listed(row: Any, segments: Sequence[Place]) -> ListedMessage:
     partition_id = segments[number - 1].partition_id
     return from_row(
         ListedMessage,
-        ChainMap(asdict(read_envelope(row["head"])), row),
-        **address_members(
+        ChainMap(asdict(stored.read_envelope(row["head"])), row),
+        **stored.address_members(
             partition_id, row["message_offset"], row["queue_name"], row["partition_name"]
         ),
         bus_status=BusStatus(row["consumed_by"], row["total_groups"]),
@@ -223,13 +218,13 @@ def summarize_messages(
     listed = ((segments[row["item"] - 1], row) for row in rows if row["item"] is not None)
     return [
         MessageSummary(
-            **address_members(
+            **stored.address_members(
                 segment["partition_id"],
                 row["message_offset"],
                 row["queue_name"],
                 row["partition_name"],
             ),
-            transaction_id=read_envelope(row["head"]).transaction_id,
+            transaction_id=stored.read_envelope(row["head"]).transaction_id,
             status=row["status"],
             created_at=row["created_at"],
         )

@@ -10,14 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Final, ParamSpec,
 
 from typer import Option
 
-from skep.cli.shared.options import (
-    ConfigFile,
-    DatabaseFlags,
-    DatabaseSchema,
-    DataDir,
-    declare_options,
-    with_settings_flags,
-)
+from skep.cli.shared import options
 from skep.model.errors import BadRequest
 from skep.settings import Settings
 
@@ -38,15 +31,17 @@ JobsUrl = Annotated[
 
 _FLAGS: Final[Mapping[str, Any]] = {
     "database_url": JobsUrl,
-    "database_schema": DatabaseSchema,
-    "data_dir": DataDir,
-    "config_file": ConfigFile,
+    "database_schema": options.DatabaseSchema,
+    "data_dir": options.DataDir,
+    "config_file": options.ConfigFile,
 }
 
 
-def with_jobs_flags(command: Callable[Concatenate[DatabaseFlags, P], T]) -> Callable[..., T]:
+def with_jobs_flags(
+    command: Callable[Concatenate[options.DatabaseFlags, P], T],
+) -> Callable[..., T]:
     """Add the options that name the database of the jobs; the first argument has their values."""
-    return with_settings_flags(command, _FLAGS)
+    return options.with_settings_flags(command, _FLAGS)
 
 
 def with_jobs(
@@ -54,15 +49,17 @@ def with_jobs(
 ) -> Callable[..., None]:
     """Run a coroutine as a command, with a client of the database of the jobs."""
 
-    def run(flags: DatabaseFlags, **arguments: Any) -> None:
+    def run(flags: options.DatabaseFlags, **arguments: Any) -> None:
         untyped: Any = command
         work_on_jobs(flags, lambda client: untyped(client, **arguments))
 
-    declare_options(run, command, {}, hidden=())
+    options.declare_options(run, command, {}, hidden=())
     return with_jobs_flags(run)
 
 
-def work_on_jobs(flags: DatabaseFlags, work: "Callable[[JobClient], Awaitable[object]]") -> None:
+def work_on_jobs(
+    flags: options.DatabaseFlags, work: "Callable[[JobClient], Awaitable[object]]"
+) -> None:
     """Run a coroutine with a client of the database of the jobs."""
     from skep.jobs import JobClient
 

@@ -8,13 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 from typer import Argument, Option
 
+from skep.cli.shared import options
 from skep.cli.shared.exits import stop_signals
-from skep.cli.shared.options import (
-    DatabaseFlags,
-    command_group,
-    examples,
-    with_database_flags,
-)
 from skep.cli.shared.output import Output, print_found
 from skep.cli.spark.options import Master, counting_bar
 from skep.model.errors import NotFound, Refused
@@ -24,7 +19,7 @@ if TYPE_CHECKING:
     from skep.settings import Settings
     from skep.spark.pipelines.registry import Progress, Registry
 
-pipeline_app: Final = command_group("pipeline", "Run computations between queues on Spark.")
+pipeline_app: Final = options.command_group("pipeline", "Run computations between queues on Spark.")
 
 Name = Annotated[str, Argument(help="Pipeline name.")]
 
@@ -33,11 +28,13 @@ _COLUMNS: Final = ("name", "state", "messages", "messagesPerSecond", "lagMessage
 
 
 @pipeline_app.command(
-    epilog=examples("skep pipeline run revenue.yaml", "skep pipeline run large.py --available-now")
+    epilog=options.examples(
+        "skep pipeline run revenue.yaml", "skep pipeline run large.py --available-now"
+    )
 )
-@with_database_flags
+@options.with_database_flags
 def run(
-    flags: DatabaseFlags,
+    flags: options.DatabaseFlags,
     file: Annotated[
         str,
         Argument(help="`pipeline.yaml`, `file.py`, `file.py:name` or `package.module:name`."),
@@ -86,8 +83,8 @@ def run(
 
 
 @pipeline_app.command(name="list")
-@with_database_flags
-def list_pipelines(flags: DatabaseFlags, *, output: Output = "table") -> None:
+@options.with_database_flags
+def list_pipelines(flags: options.DatabaseFlags, *, output: Output = "table") -> None:
     """List the pipelines of this database."""
     with _registry(flags.settings()) as registry:
         rows = [_summary(row) for row in registry.listed()]
@@ -95,8 +92,8 @@ def list_pipelines(flags: DatabaseFlags, *, output: Output = "table") -> None:
 
 
 @pipeline_app.command()
-@with_database_flags
-def status(flags: DatabaseFlags, name: Name) -> None:
+@options.with_database_flags
+def status(flags: options.DatabaseFlags, name: Name) -> None:
     """Show a pipeline."""
     with _registry(flags.settings()) as registry:
         row = registry.find(name)
@@ -112,9 +109,9 @@ def status(flags: DatabaseFlags, name: Name) -> None:
 
 
 @pipeline_app.command()
-@with_database_flags
+@options.with_database_flags
 def stop(
-    flags: DatabaseFlags,
+    flags: options.DatabaseFlags,
     name: Name,
     *,
     wait: Annotated[float, Option(help="Seconds to wait for it; 0: do not wait.", min=0)] = 30.0,

@@ -24,12 +24,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Self
 
-from skep.db.embedded.cluster import (
-    DATABASE,
-    ROLE,
-    ClusterDirectory,
-    DataDirectoryInUse,
-)
+from skep.db.embedded import cluster
 from skep.db.embedded.programs import Programs, choose_account, find_binaries
 from skep.model.errors import Defect, Unavailable
 
@@ -91,7 +86,7 @@ class EmbeddedPostgres:
         binaries: Path | None = None,
         start_s_max: float = 300.0,
     ) -> None:
-        self._directory = ClusterDirectory(data_dir)
+        self._directory = cluster.ClusterDirectory(data_dir)
         self._wanted_port = port
         self._port = port
         self._parameters = {**DEFAULT_PARAMETERS, **(parameters or {})}
@@ -104,7 +99,7 @@ class EmbeddedPostgres:
     def dsn(self) -> str:
         """The URL of the database, password included; valid while the server runs."""
         password = self._directory.password
-        return f"postgresql://{ROLE}:{password}@127.0.0.1:{self._port}/{DATABASE}"
+        return f"postgresql://{cluster.ROLE}:{password}@127.0.0.1:{self._port}/{cluster.DATABASE}"
 
     @property
     def pid(self) -> int:
@@ -167,7 +162,7 @@ class EmbeddedPostgres:
                     os.kill(pid, request)
             if self._is_server_gone(within_s=patience_s):
                 return
-        raise DataDirectoryInUse(
+        raise cluster.DataDirectoryInUse(
             f"a server that was left running on {self._directory.home} does not shut down: end "
             "the processes that hold server.lock in it"
         )
