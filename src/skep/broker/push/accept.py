@@ -389,18 +389,15 @@ class Push:
 
     def leaves(self, write: PendingWrite) -> bool:
         """Let no more pushes join a write: it is on its way. Tell whether to the database."""
-        self._stop_joining(write)
-        if write.diversion is None or not write.diversion.keeps(write.partition.key):
-            return True
-        write.fail(Unavailable())
-        return False
-
-    def _stop_joining(self, write: PendingWrite) -> None:
         # Also breaks the cycle of write and unit, which only the cycle collector could free.
         write.unit = None
         partition_id = write.partition.partition_id
         if self._open.get(partition_id) is write:
             del self._open[partition_id]
+        if write.diversion is None or not write.diversion.keeps(write.partition.key):
+            return True
+        write.fail(Unavailable())
+        return False
 
     def _sort_good(
         self,

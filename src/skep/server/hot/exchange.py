@@ -7,7 +7,7 @@ thread. Nothing here awaits or allocates an asyncio object.
 
 import logging
 from collections.abc import Callable
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 from urllib.parse import unquote_to_bytes
 
 from msgspec import Struct
@@ -39,7 +39,7 @@ class Connection(Protocol):
         ...
 
 
-class Head(Struct, frozen=True, eq=False):
+class Head(Struct, eq=False):
     """What the head of a request says, and what serves it."""
 
     method: bytes
@@ -51,6 +51,8 @@ class Head(Struct, frozen=True, eq=False):
     handler: HotHandler | None
     keep_alive: bool = True
     """Whether the connection stays open after the answer."""
+    reading: Any = None
+    """What the handler read out of path and query, for requests whose head is the same."""
 
 
 class Exchange(Struct, eq=False):

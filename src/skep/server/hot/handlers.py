@@ -171,21 +171,20 @@ class HotHandlers:
 
     def pop(self, exchange: Exchange, identity: Identity) -> None:
         """`GET /api/v1/pop/queue/{queue}[/partition/{partition}]`."""
-        queue, partition = _pop_target(exchange.head.path)
-        self._pop_queue(exchange, identity, queue, partition, parse_query(exchange.head.query))
+        head = exchange.head
+        if head.reading is None:
+            queue, partition = _pop_target(head.path)
+            head.reading = self._poll_options(queue, partition, parse_query(head.query))
+        self._pop_queue(exchange, identity, *head.reading)
 
     def _pop_queue(
-        self,
-        exchange: Exchange,
-        identity: Identity,
-        queue: str,
-        partition: str | None,
-        query: dict[str, str],
+        self, exchange: Exchange, identity: Identity, options: PollOptions, wait_ms: int
     ) -> None:
-        options, wait_ms = self._poll_options(queue, partition, query)
         deliver = _pop_answer(exchange)
         if self._tracing is not None:
-            deliver = self._tracing.receiving(_carrier(exchange), queue, options.group, deliver)
+            deliver = self._tracing.receiving(
+                _carrier(exchange), options.queue, options.group, deliver
+            )
         poll = Poll(
             options,
             deadline=self._now() + wait_ms / 1000,
@@ -200,7 +199,7 @@ class HotHandlers:
         if identity.grants is None:
             serve()
         else:
-            self._guard.admit(exchange, identity, serve, queues={queue})
+            self._guard.admit(exchange, identity, serve, queues={options.queue})
 
     def pop_discovered(self, exchange: Exchange, identity: Identity) -> None:
         """`GET /api/v1/pop?namespace=&task=`, or `?queue=&partition=` instead of a path."""
@@ -208,7 +207,7 @@ class HotHandlers:
         if query.get("queue"):
             queue = check_name("queue", query["queue"])
             partition = check_optional_name("partition", query.get("partition")) or None
-            self._pop_queue(exchange, identity, queue, partition, query)
+            self._pop_queue(exchange, identity, *self._poll_options(queue, partition, query))
             return
         namespace = check_optional_name("namespace", query.get("namespace"))
         task = check_optional_name("task", query.get("task"))
@@ -272,12 +271,10 @@ class HotHandlers:
                 body[1:-1] if status == 200 else None, error
             )
 
-        def acknowledge() -> None:
-            self._ack.ack(items, group, exchange, is_batch=is_batch)
-
         if identity.grants is None:
-            acknowledge()
+            self._ack.ack(items, group, exchange, is_batch=is_batch)
         else:
+            acknowledge = partial(self._ack.ack, items, group, exchange, is_batch=is_batch)
             self._guard.admit(exchange, identity, acknowledge, partitions=_partitions(items))
 
     def commit_transaction(self, exchange: Exchange, identity: Identity) -> None:
