@@ -17,7 +17,7 @@ VARIABLES
   head,         \* committed messages
   acked,        \* delivered and acknowledged
   is_ready,     \* the cursor's available_at, committed
-  push,         \* per pusher: idle, locked, waking, done, over
+  push,         \* per pusher: idle, locked, waking, handing, done, over
   poll,         \* idle, claimed, marking, leaving
   found,        \* the head that the poll saw
   partition,    \* who holds the partition's row: pushers exclusively, "poll" as a share
@@ -38,8 +38,8 @@ LockPartition(p) ==
   /\ push' = [push EXCEPT ![p] = "locked"]
   /\ UNCHANGED <<head, acked, is_ready, poll, found, cursor>>
 
-\* wake_idle: a cursor that is seen idle is locked, waiting if need be, and made ready. One that is
-\* seen ready is left alone.
+\* wake_idle, hand_over: a cursor that is seen idle is locked, waiting if need be, and made ready.
+\* One that is seen ready is left alone.
 LookAtCursor(p) ==
   /\ push[p] = "locked"
   /\ IF is_ready
@@ -49,14 +49,23 @@ LookAtCursor(p) ==
           /\ push' = [push EXCEPT ![p] = "waking"]
   /\ UNCHANGED <<head, acked, is_ready, poll, found, partition>>
 
+\* hand_over: a cursor that is seen idle is locked and claimed for a poll that waits. Here that
+\* acknowledges at once, so the cursor stays idle.
+HandOver(p) ==
+  /\ push[p] = "locked" /\ ~is_ready /\ acked = head /\ cursor = "free"
+  /\ cursor' = p
+  /\ push' = [push EXCEPT ![p] = "handing"]
+  /\ UNCHANGED <<head, acked, is_ready, poll, found, partition>>
+
 CommitPush(p) ==
-  /\ push[p] \in {"done", "waking"}
+  /\ push[p] \in {"done", "waking", "handing"}
   /\ head' = head + 1
+  /\ acked' = IF push[p] = "handing" THEN head + 1 ELSE acked
   /\ is_ready' = (is_ready \/ push[p] = "waking")
   /\ cursor' = IF cursor = p THEN "free" ELSE cursor
   /\ partition' = "free"
   /\ push' = [push EXCEPT ![p] = "over"]
-  /\ UNCHANGED <<acked, poll, found>>
+  /\ UNCHANGED <<poll, found>>
 
 \* pop_messages: claim a ready cursor, and see how much there is.
 Claim ==
@@ -96,14 +105,15 @@ CommitPoll ==
   /\ UNCHANGED <<head, acked, push, found>>
 
 Next ==
-  \/ \E p \in Pushers : LockPartition(p) \/ LookAtCursor(p) \/ CommitPush(p)
+  \/ \E p \in Pushers : LockPartition(p) \/ LookAtCursor(p) \/ HandOver(p) \/ CommitPush(p)
   \/ Claim \/ Take \/ MarkIdle \/ CommitPoll
 
 \* Transactions that can go on do; polls come again and again while the partition is ready.
 Spec ==
   /\ Init /\ [][Next]_vars
   /\ WF_vars(Claim \/ Take \/ MarkIdle \/ CommitPoll)
-  /\ \A p \in Pushers : WF_vars(LockPartition(p) \/ LookAtCursor(p) \/ CommitPush(p))
+  /\ \A p \in Pushers : WF_vars(
+       LockPartition(p) \/ LookAtCursor(p) \/ HandOver(p) \/ CommitPush(p))
 
 \* Invariants 2 and 3: what can be read is ready, unless a transaction that decides is under way.
 NoWakeUpIsLost ==

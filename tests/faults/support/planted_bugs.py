@@ -58,7 +58,8 @@ end $$;
 create or replace function skep.push_guaranteed(
   p_partition_id bigint[], p_count integer[], p_guaranteed_to bigint[], p_keys bytea[],
   p_body bytea[], p_queue_id integer[], p_version integer[], p_guaranteed_since timestamptz,
-  p_row_to integer[] default null, p_row_end integer[] default null)
+  p_row_to integer[] default null, p_row_end integer[] default null,
+  p_wakes boolean default true)
 returns table (partition_id bigint, first bigint, created_at timestamptz)
 language sql as 'select null::bigint, null::bigint, null::timestamptz where false';
 

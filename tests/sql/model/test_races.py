@@ -217,6 +217,24 @@ async def test_a_push_wakes_a_cursor_that_somebody_changed_while_it_waited_for_i
     assert await consume(log, group) == ["first"]
 
 
+async def test_a_push_hands_over_by_what_a_cursor_became_while_it_waited_for_it(
+    log, other, observer
+):
+    partition, group = await log.partition()
+    await log.push(partition, "first")
+    await consume(log, group)
+    transaction = log.connection.transaction()
+    await transaction.start()
+    await log.execute("update skep.cursor set failed_offset = '{2}', failed_count = '{1}'")
+
+    pushing = other.hand_over({partition: ["second"]}, {partition: 1}, {partition: (group, Poll())})
+    async with waiting(observer, other, pushing) as pushed:
+        await transaction.commit()
+
+    assert await pushed == {}
+    assert await consume(other, group) == ["second"]
+
+
 async def test_a_push_finds_the_cursor_of_a_group_that_came_while_it_was_in_flight(log, other):
     partition, _ = await log.partition()
 

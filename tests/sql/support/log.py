@@ -13,6 +13,7 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 
+from skep.broker.push.execute import HAND_OVER_CALL, PUSH_CONTESTED_CALL, PUSH_GUARANTEED_CALL
 from skep.db.access.slots import HOT_PATH
 from skep.model.envelopes import Segments, join_segments
 
@@ -403,7 +404,7 @@ class Log:
         versions: Mapping[int, int] | None = None,
     ) -> dict[int, tuple[int, datetime]]:
         """Push where nobody else has; return the first offset and the time of what was stored."""
-        found = await self._push_known("push_guaranteed", writes, heads, since, versions)
+        found = await self._push_known(PUSH_GUARANTEED_CALL, writes, heads, since, versions)
         return {partition_id: (first, created_at) for partition_id, first, created_at in found}
 
     async def push_contested(
@@ -415,19 +416,37 @@ class Log:
         versions: Mapping[int, int] | None = None,
     ) -> tuple[dict[int, tuple[int, datetime]], list[tuple[int, int, datetime, bytes]]]:
         """Push where others have, too; return what was stored, and the segments of the others."""
-        found = await self._push_known("push_contested", writes, heads, since, versions)
+        found = await self._push_known(PUSH_CONTESTED_CALL, writes, heads, since, versions)
         stored = {
             id_: (first, created_at) for id_, first, created_at, keys in found if keys is None
         }
         return stored, [tuple(row) for row in found if row["keys"] is not None]
 
-    async def _push_known(self, function, writes, heads, since, versions):
+    async def hand_over(
+        self,
+        writes: Mapping[int, Sequence[str]],
+        heads: Mapping[int, int | None],
+        polls: Mapping[int, tuple[int, Poll]],
+        *,
+        since: datetime = ALWAYS,
+        versions: Mapping[int, int] | None = None,
+    ) -> dict[int, tuple[int, int, bool, bool]]:
+        """Push for polls that wait, by partition with their group; return what they got."""
+        groups = [polls.get(id_, (None, None)) for id_ in sorted(writes)]
+        columns = _columns(
+            (None,) * 5 if p is None else (g, p.lease_id, p.batch, p.auto_ack, p.lease_s)
+            for g, p in groups
+        )
+        found = await self._push_known(HAND_OVER_CALL, writes, heads, since, versions, *columns)
+        return {id_: tuple(claim) for id_, first, _, *claim in found if first is None}
+
+    async def _push_known(self, call, writes, heads, since, versions, *polls):
         ids = sorted(writes)
         if versions is None:
             versions = await self.versions(ids)
         segments = joined(writes)
         return await self.rows(
-            f"select * from skep.{function}($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
+            call,
             ids,
             [len(writes[id_]) for id_ in ids],
             [heads[id_] for id_ in ids],
@@ -438,6 +457,7 @@ class Log:
             since,
             segments.row_to,
             segments.row_end,
+            *polls,
         )
 
     async def versions(self, partition_ids: Iterable[int]) -> dict[int, int]:

@@ -541,6 +541,56 @@ def test_an_attempt_ends_once():
         parking.returned("group", out, served=0, now=1.0)
 
 
+# Without an attempt
+
+
+def test_a_poll_joins_those_that_wait_in_vain():
+    parking = ParkedPolls()
+    assert not parking.may_join("group")
+    park_all(parking, "a")
+
+    assert parking.may_join("group")
+
+
+def test_a_poll_does_not_join_when_there_is_reason_to_try():
+    parking = ParkedPolls()
+    park_all(parking, "a")
+    parking.wake("queue", 1, 1.0)
+
+    assert not parking.may_join("group")
+    out = attempt(parking, 1.0)
+    assert parking.may_join("group")
+    parking.returned("group", out, served=0, now=1.0)
+    assert parking.may_join("group")
+
+
+def test_as_many_polls_try_as_partitions_were_announced_beyond_those_that_waited():
+    parking = ParkedPolls()
+    park_all(parking, "a")
+    parking.wake("queue", 3, 1.0)
+    attempt(parking, 1.0)
+
+    assert [parking.may_join("group") for _ in range(4)] == [False, False, True, True]
+
+
+def test_polls_are_handed_out_for_what_is_pushed_oldest_first():
+    parking = ParkedPolls()
+    park_all(parking, "abc")
+
+    assert parking.take_for("queue", 2, fits=lambda scope: scope == "group") == ["a", "b"]
+    assert len(parking) == 1
+    assert parking.take_for("queue", 2, fits=lambda scope: False) == []
+    assert parking.take_for("other", 2, fits=lambda scope: True) == []
+
+
+def test_polls_that_have_a_reason_to_try_are_not_handed_out():
+    parking = ParkedPolls()
+    park_all(parking, "a")
+    parking.wake("queue", 1, 1.0)
+
+    assert parking.take_for("queue", 1, fits=lambda scope: True) == []
+
+
 def memory_of(parking):
     """Count everything that is kept about polls, scopes and topics, wake-ups excepted."""
     timetables = (parking._checks, parking._alarms, parking._deadlines)
@@ -616,6 +666,28 @@ class ParkingMachine(RuleBasedStateMachine):
         elif ticket in self.out.get(ticket.scope, []):
             self.out[ticket.scope].remove(ticket)
             self.ended.append(ticket.poll)
+
+    @rule(topic=st.sampled_from("xyz"), count=st.integers(1, 3))
+    def hand_over(self, topic, count):
+        polls = self.parking.take_for(topic, count, fits=lambda scope: scope != "b")
+        fitting = [
+            scope
+            for scope, topic_of_scope in SCOPES.items()
+            if topic_of_scope == topic and scope != "b"
+            if self.parked[scope] and not self.wanted[scope]
+        ]
+        assert bool(polls) == bool(fitting)
+        for scope in fitting:  # there is no topic with two
+            taken, self.parked[scope] = self.parked[scope][:count], self.parked[scope][count:]
+            assert polls == [ticket.poll for ticket in taken]
+            self.ended += polls
+            self.forget_if_empty(scope)
+
+    @rule(scope=st.sampled_from(sorted(SCOPES)))
+    def ask_to_join(self, scope):
+        if self.parking.may_join(scope):
+            assert self.is_known(scope)
+            assert not self.wanted[scope]
 
     @rule(topic=st.sampled_from("xyz"), hint=HINTS)
     def push(self, topic, hint):

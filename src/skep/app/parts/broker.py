@@ -51,8 +51,8 @@ class Broker:
     def wire(self) -> None:
         """Make the parts that need the seed. Nothing is connected or started."""
         fallback = self.overload.fallback
-        self.push.wire(self.failover, fallback)
         self.pop.wire(self.failover)
+        self.push.wire(self.failover, fallback, self.pop.hand_overs)
         self.transaction = TransactionParts(self.core, self.push, self.pop, self.failover, fallback)
         self.overload.wire(self.push, self.pop, self.transaction)
         self.failover.wire(self.push)

@@ -13,7 +13,7 @@ from skep.broker.ack.execute import ACK_CALL
 from skep.broker.cluster.leadership import Leadership
 from skep.broker.directory import Directory
 from skep.broker.pop.execute import POP_CALL, POP_PARTITION_CALL
-from skep.broker.push.execute import PUSH_CALL, PUSH_GUARANTEED_CALL
+from skep.broker.push.execute import HAND_OVER_CALL, PUSH_CALL, PUSH_GUARANTEED_CALL
 from skep.broker.streams import CYCLE_CALL
 from skep.broker.transaction.transaction import TRANSACT_CALL
 from skep.db.access.slots import HOT_PATH, ONE_OFF, Slots
@@ -33,6 +33,7 @@ PATIENCE_S: Final = 10.0
 _HOT_CALLS: Final = (
     PUSH_CALL,
     PUSH_GUARANTEED_CALL,
+    HAND_OVER_CALL,
     POP_CALL,
     POP_PARTITION_CALL,
     ACK_CALL,

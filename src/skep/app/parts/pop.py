@@ -14,6 +14,7 @@ from skep.broker.pop.deadlines import Deadlines
 from skep.broker.pop.discovery import Discovery
 from skep.broker.pop.execute import ClaimReturns, PopExecutor
 from skep.broker.pop.feed import Live
+from skep.broker.pop.hand_over import HandOvers
 from skep.broker.pop.lease_memory import LeaseMemory
 from skep.broker.pop.long_poll import LongPolls
 from skep.broker.pop.parking import SweepPolicy
@@ -80,6 +81,7 @@ class PopParts:
             meters=core.meters,
             is_paused=lambda: failover.maintenance.is_pop_on,
         )
+        self.hand_overs = HandOvers(self.pop, self.long_polls, polls)
         acks = AckExecutor(slots, self.leases, core.announcer, meters=core.meters)
         returns = ClaimReturns(slots, core.announcer)
         core.engine.serve("pop", polls.execute)
@@ -91,7 +93,8 @@ class PopParts:
 
     def wake(self, queue_id: int, partition_count: int) -> None:
         """Check the waiting polls and tails of a queue: it may have messages for them."""
-        self.long_polls.wake(queue_id, partition_count)
+        if partition_count:
+            self.long_polls.wake(queue_id, partition_count)
         self.tails.wake(queue_id)
 
     def stop_waiting(self) -> None:

@@ -9,6 +9,7 @@ from skep.app.parts.core import MIB, Core, utc_now
 from skep.broker.cluster.changes import QUEUE, RULES
 from skep.broker.directory import GroupProvisioner, PartitionProvisioner
 from skep.broker.overload.fallback import Fallback
+from skep.broker.pop.hand_over import HandOvers
 from skep.broker.push.accept import Push
 from skep.broker.push.execute import PushExecutor
 from skep.broker.push.rules import Enforcer, RuleBook
@@ -46,7 +47,7 @@ class PushParts:
             Functions(core.query), self.sequencer, core.key_ring.open_envelope
         )
 
-    def wire(self, failover: "FailoverParts", fallback: Fallback) -> None:
+    def wire(self, failover: "FailoverParts", fallback: Fallback, hand_overs: HandOvers) -> None:
         """Make the parts that need the seed."""
         core, slots, directory = self._core, self._core.hot, self._core.directory
         key_loader = KeyLoader(slots, self._cache, utc_now)
@@ -73,6 +74,7 @@ class PushParts:
             enforcer=Enforcer(self.rule_book, self.gate),
             cache=self._cache,
             announcer=core.announcer,
+            hand_overs=hand_overs,
             now=utc_now,
             meters=core.meters,
         )

@@ -40,7 +40,10 @@ class Announcer(Protocol):
     """Wakes the polls of a queue that has something to read."""
 
     def announce(self, queue_id: int, partition_count: int) -> None:
-        """Announce that about so many partitions of a queue became available."""
+        """Announce that about so many partitions of a queue became available to polls.
+
+        0 if those that wait got everything: then it only concerns tails.
+        """
         ...
 
 

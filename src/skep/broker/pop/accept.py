@@ -85,7 +85,7 @@ class Poll(Work):
     pop: "Pop | None" = None
     """Where it was accepted."""
     long_polls: "LongPolls | None" = None
-    undo_claim: Callable[["Poll"], None] | None = None
+    undo_claim: Callable[[Group, UUID], None] | None = None
     """Set while it is unknown whether the claim was made; called if the poll ends meanwhile."""
     tried_at: float = 0.0
     fruitless_claims: int = 0
@@ -104,7 +104,8 @@ class Poll(Work):
             self.pop.deadlines.end(self)
         if self.undo_claim is not None:
             undo, self.undo_claim = self.undo_claim, None
-            undo(self)
+            assert self.group is not None
+            undo(self.group, self.lease_id)
 
     def fail(self, error: SkepError) -> None:
         """Refuse the poll, unless it can wait until the error has passed.
@@ -206,7 +207,7 @@ class Pop:
                 on_done=self._resume(poll),
             )
             self.engine.submit("subscribe", None, _WEIGHT, wish, is_admitted=is_admitted)
-            self._watch(poll)
+            self.watch(poll)
             return
         poll.group = group
         if options.partition is not None:
@@ -215,9 +216,12 @@ class Pop:
                 key = (options.queue, options.partition)
                 wished = PartitionRequest([key], options.creates, on_done=self._resume(poll))
                 self.engine.submit("provision", None, _WEIGHT, wished, is_admitted=is_admitted)
-                self._watch(poll)
+                self.watch(poll)
                 return
             poll.partition = partition
+        if poll.waits and poll.deadline > self.now() and self.long_polls.join(poll):
+            poll.pop, poll.long_polls = self, self.long_polls
+            return
         self.attempt(poll, is_admitted=is_admitted)
 
     def attempt(self, poll: Poll, *, is_admitted: bool = False) -> None:
@@ -229,7 +233,7 @@ class Pop:
         poll.unit = self.engine.submit(
             operation, poll.group.group_id, _WEIGHT, poll, is_admitted=is_admitted
         )
-        self._watch(poll)  # only one that the engine took
+        self.watch(poll)  # only one that the engine took
 
     def attempt_again(self, poll: Poll) -> None:
         """Let a poll make another claim, under a new lease."""
@@ -261,10 +265,9 @@ class Pop:
         """Release a claim whose messages no client will receive."""
         self._return("release", UnwantedClaim(group, lease_id, partition_ids))
 
-    def undo_claim(self, poll: Poll) -> None:
-        """Undo the claim of a poll that ended before it was known whether the claim was made."""
-        assert poll.group is not None
-        self._return("undo", UnwantedClaim(poll.group, poll.lease_id))
+    def undo_claim(self, group: Group, lease_id: UUID) -> None:
+        """Undo a claim of which it is unknown whether it was made; its poll has ended."""
+        self._return("undo", UnwantedClaim(group, lease_id))
 
     def _return(self, operation: str, claim: UnwantedClaim) -> None:
         """Give a claim back, however full the engine is: other polls wait for the partitions."""
@@ -285,7 +288,8 @@ class Pop:
             self.directory.forget_partition(poll.partition)
         self._start_over(poll)
 
-    def _watch(self, poll: Poll) -> None:
+    def watch(self, poll: Poll) -> None:
+        """Answer a poll that tries when its time is over, should the database be silent."""
         poll.pop = self
         self.deadlines.begin(poll)
 

@@ -89,7 +89,7 @@ class TakenSegment(msgspec.Struct, eq=False):
     low: int
     """The first offset taken from this segment."""
     keys: bytes
-    envelopes: list[msgspec.Raw]
+    envelopes: Sequence[msgspec.Raw | bytes]
     passed_over: list[int] | None
     """Offsets completed ahead of the cursor."""
     is_individual: bool

@@ -116,7 +116,7 @@ class PopExecutor:
             return
         except Unavailable as error:
             if not isinstance(error, NotExecuted):
-                self._note_doubtful(polls)
+                self.note_doubtful(polls)
             raise
         taken: dict[int, list[TakenSegment]] = {}
         without_partition: set[int] = set()
@@ -128,21 +128,22 @@ class PopExecutor:
                 self.meters.queues.note_letters(group.key[0], row[_DELIVERY])
             else:
                 without_partition.add(row[_POLL])
-        self._count_call(taken.values())
+        self.count_call(taken.values())
         for number, poll in enumerate(polls, start=1):
             segments = taken.get(number)
             if number in without_partition:
                 self.pop.find_partition_again(poll)
             elif segments is not None:
-                self._serve(group, poll, segments)
+                self.serve(group, poll, segments)
             elif not poll.is_settled:
                 self._find_nothing(poll)
 
-    def _note_doubtful(self, polls: Sequence[Poll]) -> None:
+    def note_doubtful(self, polls: Sequence[Poll]) -> None:
         """Note that it is unknown whether these polls claimed something."""
         for poll in polls:
             if poll.is_settled:
-                self.pop.undo_claim(poll)
+                assert poll.group is not None
+                self.pop.undo_claim(poll.group, poll.lease_id)
             else:
                 poll.undo_claim = self.pop.undo_claim
 
@@ -169,7 +170,8 @@ class PopExecutor:
             self.meters.queues.of(poll.options.queue).pop_empty += 1
             poll.deliver(None)
 
-    def _count_call(self, taken: Iterable[Sequence[TakenSegment]]) -> None:
+    def count_call(self, taken: Iterable[Sequence[TakenSegment]]) -> None:
+        """Count the messages that a call claimed."""
         messages = sum(len(segment.envelopes) for segments in taken for segment in segments)
         if messages:
             self.meters.operations["pop"].messages.observe(messages)
@@ -191,7 +193,7 @@ class PopExecutor:
                 is_redelivery=segment.delivery > 1,
             )
 
-    def _serve(self, group: Group, poll: Poll, taken: Sequence[TakenSegment]) -> None:
+    def serve(self, group: Group, poll: Poll, taken: Sequence[TakenSegment]) -> None:
         """Answer with what was claimed; give it back if the client is gone or it cannot be read."""
         partitions = {segment.partition_id for segment in taken}
         if poll.is_settled:

@@ -98,13 +98,32 @@ class LongPolls:
         self._parked.wake(queue_id, partition_count, self._loop.time())
         self._schedule()
 
+    def take_for(self, queue_id: int, count: int) -> list[Poll]:
+        """Take up to `count` polls of one group out, to hand over what is pushed into the queue.
+
+        Each is answered, or parked again.
+        """
+        polls = self._parked.take_for(queue_id, count, fits=_is_of_any_partition)
+        now = self._loop.time()
+        for poll in polls:
+            del self._tickets[poll]
+            poll.tried_at = now
+        return polls
+
+    def join(self, poll: Poll) -> bool:
+        """Let a poll wait without an attempt if others like it wait for the same in vain."""
+        if self._attempt is None or not self._parked.may_join(_scope_of(poll)):
+            return False
+        self._begin_wait(poll, tried_at=None)
+        return True
+
     def park(self, poll: Poll) -> None:
         """Let a poll whose attempt found nothing wait (again)."""
         ticket = self._end_watch(poll)
         if ticket is not None:
             self._end_attempt(poll, ticket, is_unserved=True, is_served=False)
         else:
-            self._begin_wait(poll)
+            self._begin_wait(poll, tried_at=poll.tried_at)
 
     def end_wait(self, poll: Poll) -> None:
         """Note that a poll was answered."""
@@ -138,19 +157,18 @@ class LongPolls:
             poll.pop.deadlines.end(poll)
         return self._tickets.get(poll)
 
-    def _begin_wait(self, poll: Poll) -> None:
+    def _begin_wait(self, poll: Poll, *, tried_at: float | None) -> None:
         if self._attempt is None:
             poll.deliver(None)
             return
         assert poll.group is not None
-        scope = (poll.group.group_id, poll.partition.partition_id if poll.partition else 0)
         self._tickets[poll] = self._parked.park(
-            scope,
+            _scope_of(poll),
             poll.group.queue_id,
             poll,
             deadline=poll.deadline,
             now=self._loop.time(),
-            tried_at=poll.tried_at,
+            tried_at=tried_at,
         )
         self._schedule()
 
@@ -235,3 +253,12 @@ class LongPolls:
                 at = None if wait_s is None else now + wait_s + ALARM_MARGIN_S
                 self._parked.set_alarm(scope, at)
         self._schedule()
+
+
+def _is_of_any_partition(scope: Scope) -> bool:
+    return not scope[1]
+
+
+def _scope_of(poll: Poll) -> Scope:
+    assert poll.group is not None
+    return poll.group.group_id, poll.partition.partition_id if poll.partition else 0

@@ -7,6 +7,7 @@ and never awaits or reads a clock. Its driver says what happened and asks for wh
 * `take_attempts`: scopes where something may have arrived (a push, a released lease, an alarm),
   each with the polls that should try to pop together. The oldest go first, as many as there may
   be work for; while all of them come back served, twice as many follow.
+* `take_for`: polls of a scope to which something is handed over without an attempt.
 * `take_sweep`: scopes without news for a while. A wake-up of another instance may have been lost,
   so the database is asked about all of them in one query: at growing intervals, and in step when
   they have been idle for long.
@@ -26,8 +27,9 @@ Not here on purpose: what a pop does, and how the database is asked.
 """
 
 from collections import OrderedDict
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from math import floor
 from typing import Final, Generic, TypeVar
 
@@ -35,6 +37,9 @@ from skep.broker.timetable import Timetable
 
 S = TypeVar("S", bound=Hashable)
 P = TypeVar("P")
+
+_SCOPES_LOOKED_AT: Final = 8
+"""Of a topic, to find one whose polls get what is pushed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +141,20 @@ class ParkedPolls(Generic[S, P]):
             self._wake(waiting, 1)
         return ticket
 
+    def may_join(self, scope: S) -> bool:
+        """Tell whether a further poll of a scope would find nothing, like those that wait there.
+
+        Then it parks without an attempt of its own. Partitions that were announced beyond the polls
+        that waited are worth an attempt each.
+        """
+        waiting = self._scopes.get(scope)
+        if waiting is None or waiting.wanted:
+            return False
+        if waiting.surplus:
+            waiting.surplus -= 1
+            return False
+        return True
+
     def leave(self, ticket: Ticket[S, P]) -> bool:
         """Let go of a poll whose client is gone.
 
@@ -193,6 +212,20 @@ class ParkedPolls(Generic[S, P]):
         due, self._due = self._due, {}
         return [(waiting.scope, self._send_out(waiting, now)) for waiting in due.values()]
 
+    def take_for(self, topic: Hashable, count: int, *, fits: Callable[[S], bool]) -> list[P]:
+        """Let go of the oldest polls of a scope of a topic, for what is being pushed into it.
+
+        At most `count`; none of a scope that has a reason to try. Those that do not get it after
+        all park again.
+        """
+        for waiting in islice(self._by_topic.get(topic, {}).values(), _SCOPES_LOOKED_AT):
+            if waiting.parked and not waiting.wanted and fits(waiting.scope):
+                tickets = list(islice(waiting.parked, count))
+                for ticket in tickets:
+                    self.leave(ticket)
+                return [ticket.poll for ticket in tickets]
+        return []
+
     def returned(
         self, scope: S, unserved: Sequence[Ticket[S, P]], *, served: int, now: float
     ) -> None:
@@ -211,6 +244,8 @@ class ParkedPolls(Generic[S, P]):
                 self._deadlines.set(ticket, ticket.deadline)
         if served:
             waiting.checks = 0
+        if unserved:
+            waiting.surplus = 0
         # No poll came back with nothing, so there may be more. That also holds if all of them
         # left: what they were sent for is still there.
         if not unserved and served >= len(out):
@@ -285,6 +320,7 @@ class ParkedPolls(Generic[S, P]):
 
     def _send_out(self, waiting: "_Scope[S, P]", now: float) -> list[Ticket[S, P]]:
         waiting.out_count = min(waiting.wanted, len(waiting.parked))
+        waiting.surplus = waiting.wanted - waiting.out_count
         waiting.wanted = 0
         if waiting.alarm_at is not None and waiting.alarm_at <= now:
             waiting.alarm_at = None
@@ -327,6 +363,8 @@ class _Scope(Generic[S, P]):
     """How many polls the latest attempt was made with."""
     wanted: int = 0
     """How many polls should make the next attempt; zero if there is no reason for one."""
+    surplus: int = 0
+    """How many more the latest attempt could have been made with, had they been there."""
     checks: int = 0
     """Checks in vain since the last news."""
     alarm_at: float | None = None

@@ -19,6 +19,7 @@ import msgspec
 
 from skep.broker.cluster.wakeups import Announcer
 from skep.broker.directory import Directory, Partition, PartitionProvisioner
+from skep.broker.pop.hand_over import Claim, HandOvers, Offer
 from skep.broker.push.request import NULL, Entry, PendingWrite, fail_entry
 from skep.broker.push.rules import Enforcer, QueueRules, RuleBook
 from skep.broker.push.stored_keys import KeyLoader
@@ -34,6 +35,13 @@ PUSH_CALL: Final = "select * from skep.push_segments($1, $2, $3, $4, $5, $6, $7,
 PUSH_GUARANTEED_CALL: Final = (
     "select * from skep.push_guaranteed($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
 )
+HAND_OVER_CALL: Final = """
+select partition_id, first, created_at, null::bigint, null::bigint, null::boolean, null::boolean
+from skep.push_guaranteed($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, false)
+union all
+select partition_id, null, null, taken_from, taken_to, is_individual, is_only
+from skep.hand_over($1, $2, $11, $12, $13, $14, $15)
+"""
 PUSH_CONTESTED_CALL: Final = (
     "select * from skep.push_contested($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
 )
@@ -217,6 +225,7 @@ class PushExecutor:
     enforcer: Enforcer
     cache: KeyCache
     announcer: Announcer
+    hand_overs: HandOvers
     now: Callable[[], datetime]
     meters: Meters = field(default_factory=Meters)
 
@@ -331,8 +340,16 @@ class PushExecutor:
             return
         try:
             if not any(flush.partition.contested_pushes for flush, _ in guaranteed):
-                rows = await self._push_known(PUSH_GUARANTEED_CALL, guaranteed, rules)
-                self._settle_stored([(flushes.pop(id_), first, at) for id_, first, at in rows])
+                offer = None
+                if self.hand_overs.are_waited_for(len(guaranteed)):
+                    offer = self.hand_overs.offer(
+                        [(flush.partition, flush.envelopes()) for flush, _ in guaranteed]
+                    )
+                if offer is not None:
+                    await self._push_and_hand_over(flushes, guaranteed, rules, offer)
+                else:
+                    rows = await self._push_known(PUSH_GUARANTEED_CALL, guaranteed, rules)
+                    self._settle_stored([(flushes.pop(id_), first, at) for id_, first, at in rows])
                 guaranteed = [
                     each for each in guaranteed if each[0].partition.partition_id in flushes
                 ]
@@ -343,6 +360,32 @@ class PushExecutor:
             await self._follow_rules(flushes, is_repeated=False)
         except DuplicateInGap:
             pass  # which ones, and where they are stored, is found by probing
+
+    async def _push_and_hand_over(
+        self,
+        flushes: dict[int, Flush],
+        guaranteed: Sequence[tuple[Flush, Guarantee]],
+        rules: Sequence[QueueRules],
+        offer: Offer,
+    ) -> None:
+        """Store and take out what the cache guarantees, and answer polls that wait for it."""
+        with offer:
+            columns = offer.columns([flush.partition.partition_id for flush, _ in guaranteed])
+            rows = await self._push_known(HAND_OVER_CALL, guaranteed, rules, *columns)
+            stored: dict[int, tuple[Flush, int, datetime]] = {}
+            claims: dict[int, Claim] = {}
+            for partition_id, first, created_at, *claim in rows:
+                if first is not None:
+                    stored[partition_id] = (flushes.pop(partition_id), first, created_at)
+                else:
+                    claims[partition_id] = Claim(*claim)
+            self._settle_stored(
+                list(stored.values()),
+                handed_over={id_ for id_, claim in claims.items() if claim.is_only},
+            )
+            for partition_id, claim in claims.items():
+                flush, _, created_at = stored[partition_id]
+                offer.give(flush.partition, claim, flush.envelopes(), flush.keys, created_at)
 
     async def _push_contested(
         self,
@@ -371,6 +414,7 @@ class PushExecutor:
         call: str,
         guaranteed: Sequence[tuple[Flush, Guarantee]],
         rules: Sequence[QueueRules],
+        *polls: Sequence[object],
     ) -> Sequence[Any]:
         """Store flushes with what the cache guarantees of them."""
         segments = join_segments([flush.envelopes() for flush, _ in guaranteed])
@@ -386,6 +430,7 @@ class PushExecutor:
             max(since for _, (_, since) in guaranteed),
             segments.row_to,
             segments.row_end,
+            *polls,
         )
 
     def _find_guaranteed(
@@ -469,7 +514,12 @@ class PushExecutor:
             again[flush.partition.partition_id] = flush
         return again
 
-    def _settle_stored(self, stored: Sequence[tuple[Flush, int, datetime]]) -> None:
+    def _settle_stored(
+        self,
+        stored: Sequence[tuple[Flush, int, datetime]],
+        *,
+        handed_over: Collection[int] = (),
+    ) -> None:
         """Answer what was stored, remember its keys and wake the consumers that wait for it."""
         self.cache.record_flush(
             [
@@ -477,7 +527,10 @@ class PushExecutor:
                 for flush, first, created_at in stored
             ]
         )
-        partitions_by_queue = Counter([flush.partition.queue_id for flush, _, _ in stored])
+        partitions_by_queue: Counter[int] = Counter()
+        for flush, _, _ in stored:
+            partition = flush.partition
+            partitions_by_queue[partition.queue_id] += partition.partition_id not in handed_over
         messages = 0
         for flush, first, _ in stored:
             queue = self.meters.queues.of(flush.partition.key[0])

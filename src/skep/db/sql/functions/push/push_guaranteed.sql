@@ -2,7 +2,8 @@
 -- Takes   p_partition_id: ascending, no id twice. p_guaranteed_to: the broker's cache proves that
 --         none of the keys occurs up to this offset; null for a queue without duplicate detection.
 --         p_queue_id, p_version: the queues and the versions of their rules. p_guaranteed_since:
---         the guarantee covers segments created at or after. The rest as row_spans.
+--         the guarantee covers segments created at or after. p_wakes: false if the same statement
+--         calls hand_over, which wakes, too. The rest as row_spans.
 -- Returns per partition that got messages. No row for a partition that another broker pushed to, that has
 --         deferred operations or does not exist; none at all if the guarantee does not reach back
 --         to the start of the window or a queue is gone. Those go through push_segments.
@@ -17,7 +18,8 @@
 create function skep.push_guaranteed(
   p_partition_id bigint[], p_count integer[], p_guaranteed_to bigint[], p_keys bytea[],
   p_body bytea[], p_queue_id integer[], p_version integer[], p_guaranteed_since timestamptz,
-  p_row_to integer[] default null, p_row_end integer[] default null)
+  p_row_to integer[] default null, p_row_end integer[] default null,
+  p_wakes boolean default true)
 returns table (partition_id bigint, first bigint, created_at timestamptz)
 language plpgsql as $$
 #variable_conflict use_column
@@ -49,5 +51,7 @@ begin
   )
   select a.id, a.base + 1, a.pushed_at from allocated a;
 
-  perform skep.wake_idle(p_partition_id, v_now);
+  if p_wakes then
+    perform skep.wake_idle(p_partition_id, v_now);
+  end if;
 end $$;
