@@ -18,9 +18,18 @@ def decide(placement, busy, *, idle_cores=2.0, active=64, now=NOW):
     return placement.decide(busy, idle_cores=idle_cores, active=active, now=now)
 
 
-def test_a_worker_with_little_to_do_hands_all_to_the_first_that_has_room():
+def test_what_one_worker_can_do_goes_to_the_first():
     assert decide(worker(2, w0=0.2, w1=0.1), 0.3) == Move(0, 64)
-    assert decide(worker(2, w0=0.7, w1=0.1), 0.3) == Move(1, 64)
+    assert decide(worker(1, w0=0.2, w2=0.1), 0.3) == Move(0, 64)
+
+
+def test_what_takes_two_workers_goes_to_the_first_two():
+    assert decide(worker(2, w0=0.7, w1=0.4), 0.3) == Move(1, 64)
+    assert decide(worker(1, w0=0.7, w2=0.3), 0.4) is None
+
+
+def test_a_worker_that_is_gone_is_not_counted_among_the_first():
+    assert decide(worker(3, w1=0.2, w2=0.1), 0.3) == Move(1, 64)
 
 
 def test_the_first_worker_keeps_what_it_has():
@@ -29,11 +38,6 @@ def test_the_first_worker_keeps_what_it_has():
 
 def test_what_is_hardly_used_stays_where_it_is():
     assert decide(worker(1, w0=0.0), LIGHT / 2) is None
-
-
-def test_the_last_worker_in_use_goes_first_so_that_not_all_pour_into_one_at_once():
-    assert decide(worker(1, w0=0.2, w2=0.2), 0.2) is None
-    assert decide(worker(2, w0=0.2, w1=0.2), 0.2) == Move(0, 64)
 
 
 def test_where_no_core_is_idle_two_half_busy_workers_become_one():

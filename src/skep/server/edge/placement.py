@@ -2,8 +2,8 @@
 
 The kernel spreads connections over the workers that accept. Under load that is the dearest way:
 each worker then fuses a part of the requests, and all of them write into the same partitions. So
-connections gather at the first worker that has room for them, and spread when it uses up a core
-while another core is idle (ADR 49).
+connections gather at the first workers, as few as can do the work, and spread when one uses up a
+core while another core is idle (ADR 49).
 
 Pure: what is measured comes in as arguments, and so does the time.
 """
@@ -20,10 +20,10 @@ FULL: Final = 0.85
 LIGHT: Final = 0.1
 """Below that a worker keeps its connections: little is gained, and they may be anything."""
 
-TOGETHER_MAX: Final = 0.8
-"""What two workers may use together for one to take over from the other."""
+WORKER_MAX: Final = 0.8
+"""What a worker may use for others to hand it theirs, as a share of all that the workers use."""
 
-CROWDED_MAX: Final = 1.3
+CROWDED_MAX: Final = 1.5
 """The same where no core is idle: in two workers the same work costs half as much again."""
 
 
@@ -66,16 +66,15 @@ class Placement:
         }
         if busy >= FULL and idle_cores >= 1:
             return _spread(busy, active, others)
-        is_last_in_use = all(
-            load.busy < LIGHT for worker, load in others.items() if worker > self._index
-        )
-        if busy < LIGHT or not is_last_in_use:
+        if busy < LIGHT:
             return None
-        together_max = TOGETHER_MAX if idle_cores >= 1 else CROWDED_MAX
-        for worker, load in sorted(others.items()):
-            if worker < self._index and load.busy + busy <= together_max:
-                return Move(worker, min(active, load.room))
-        return None
+        total = busy + sum(load.busy for load in others.values())
+        needed = ceil(total / (WORKER_MAX if idle_cores >= 1 else CROWDED_MAX))
+        keeping = sorted([self._index, *others])[:needed]
+        if self._index in keeping:
+            return None
+        worker = min(keeping, key=lambda each: (others[each].busy, each))
+        return Move(worker, min(active, others[worker].room))
 
 
 def _spread(busy: float, active: int, others: dict[int, Load]) -> Move | None:
