@@ -11,8 +11,10 @@ their keys are in the process.
 
 import asyncio
 import os
+import resource
 import socket
 import struct
+import sys
 import time
 from collections.abc import Callable, Sequence, Set
 from contextlib import suppress
@@ -28,6 +30,9 @@ INTERVAL_S: Final = 0.5
 _REPORT: Final = struct.Struct(">Hfi")
 _TOGETHER_MAX: Final = 64
 """Connections in one datagram; the kernel allows 253."""
+
+_FILES_KEPT: Final = 256
+"""Files that a worker opens for other things. A descriptor that finds no room is lost."""
 
 _STAT: Final = Path("/proc/stat")
 _TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
@@ -53,6 +58,9 @@ class Handover:
         self._edge: Final = edge
         self._build: Final = build
         self._connections: Final = connections
+        files_max, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        room = sys.maxsize if files_max == resource.RLIM_INFINITY else files_max - _FILES_KEPT
+        self._connections_max: Final = min(edge.limits.connections_max, room)
         self._placement: Final = Placement(index)
         self._loop: Final = asyncio.get_running_loop()
         self._clock: Final = _Clock()
@@ -99,7 +107,7 @@ class Handover:
         self._edge.departure = None if move is None else self._offer
 
     def _report(self, busy: float) -> None:
-        room = self._edge.limits.connections_max - len(self._connections)
+        room = self._connections_max - len(self._connections)
         report = _REPORT.pack(self._index, busy, room)
         for worker, other in enumerate(self._sockets):
             if worker != self._index:
