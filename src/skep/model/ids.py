@@ -8,7 +8,9 @@ nothing is stored or indexed for it. A partition's own id is the address of its 
 message has. Text is built by hand because a `uuid.UUID` object costs twenty times as much.
 """
 
+import os
 import secrets
+import time
 from functools import lru_cache
 from typing import Final
 from uuid import UUID
@@ -17,6 +19,9 @@ PARTITION_ID_MAX: Final = (1 << 60) - 1
 OFFSET_LOW_BITS: Final = (1 << 48) - 1
 """The part of an offset that follows a message id's head."""
 OFFSET_MAX: Final = (1 << 62) - 1
+
+_VARIANTS: Final = dict(zip("0123456789abcdef", "89ab" * 4, strict=True))
+"""The digit of an RFC 9562 variant for each random digit."""
 
 REMEMBERED_MAX: Final = 16_384
 """Ids whose spelling is remembered, about 2 MB: the same partitions come over and over."""
@@ -78,6 +83,15 @@ def parse_partition_uuid(text: str) -> int | None:
 def queue_uuid(queue_id: int) -> str:
     """Spell a queue id as a UUID (version 8), apart from those of partitions by its first bits."""
     return f"ffffffff-ffff-8fff-8000-{queue_id:012x}"
+
+
+def new_transaction_id() -> str:
+    """Return a new UUID (version 7) of this moment as text."""
+    at = f"{time.time_ns() // 1_000_000:012x}"
+    bits = os.urandom(10).hex()
+    # The first digit behind the third dash is 8, 9, a or b.
+    variant = _VARIANTS[bits[18]]
+    return f"{at[:8]}-{at[8:]}-7{bits[:3]}-{variant}{bits[3:6]}-{bits[6:18]}"
 
 
 def time_ordered_uuid(milliseconds: int) -> UUID:

@@ -96,3 +96,13 @@ async def test_transactions_find_what_was_pushed_beside_them(database_url):
 
         assert statuses(results) == ["duplicate", "queued"]
         assert [each["status"] for each in answer["results"]] == ["duplicate"]
+
+
+async def test_an_id_that_the_broker_made_is_stored_without_a_look_and_found_later(database_url):
+    async with running(database_url) as broker:
+        await broker.push(item("made", "named"))  # now the partition is known
+        [first, second] = await broker.push(item("made"), item("made"))
+        [again] = await broker.push(item("made", second["transaction_id"]))
+
+        assert statuses([first, second, again]) == ["queued", "queued", "duplicate"]
+        assert again["message_id"] == second["message_id"]

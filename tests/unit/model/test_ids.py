@@ -1,3 +1,4 @@
+import time
 import uuid
 
 import pytest
@@ -10,6 +11,7 @@ from skep.model.ids import (
     message_id,
     message_id_prefix,
     message_id_suffix,
+    new_transaction_id,
     parse_address,
     parse_partition_uuid,
     partition_uuid,
@@ -103,3 +105,15 @@ def test_what_is_not_an_address_is_refused(text):
 
 def test_partition_zero_does_not_exist():
     assert parse_partition_uuid(partition_uuid(0)) is None
+
+
+def test_new_transaction_ids_are_uuids_in_the_order_of_time():
+    before = time.time_ns() // 1_000_000
+    ids = [new_transaction_id() for _ in range(1_000)]
+
+    parsed = [uuid.UUID(each) for each in ids]
+    assert len(set(ids)) == 1_000
+    assert {each.version for each in parsed} == {7}
+    assert {each.variant for each in parsed} == {uuid.RFC_4122}
+    assert [str(each) for each in parsed] == ids
+    assert before <= parsed[0].int >> 80 <= parsed[-1].int >> 80

@@ -92,6 +92,8 @@ class _Sorted(msgspec.Struct, eq=False):
     later: list[_Later]
     missing: dict[Key, list[tuple[Entry, Moment | None]]]
     """The items of partitions to wait for, each with its time of delivery."""
+    are_new: bool = False
+    """All transaction ids were made here, just now."""
 
 
 class _ClientPush(PushRequest):
@@ -431,7 +433,7 @@ class Push:
         if producer is not None:
             producer_json = _encode(producer)
             untraced = b',"traceId":null,"producerSub":%b,"data":' % producer_json
-        entry_count = 0
+        entry_count = made_count = 0
         entries_by_partition: dict[Partition, list[Entry]] = {}
         later: list[_Later] = []
         missing: dict[Key, list[tuple[Entry, Moment | None]]] = {}
@@ -440,6 +442,7 @@ class Push:
             transaction_id = item.transaction_id
             if not transaction_id:
                 transaction_id = item.transaction_id = checked_transaction_id(item)
+                made_count += not item.message_id
             elif len(transaction_id) > TRANSACTION_ID_CHARS_MAX or "\0" in transaction_id:
                 refuse_transaction_id(transaction_id)
             trace_json, middle = NULL, untraced
@@ -480,7 +483,8 @@ class Push:
                     entries_by_partition[partition] = [entry]
                 else:
                     entries.append(entry)
-        return _Sorted(entry_count, entries_by_partition, later, missing)
+        are_new = made_count == len(positions)
+        return _Sorted(entry_count, entries_by_partition, later, missing, are_new)
 
     def _with_options(
         self, request: PushRequest, position: int, item: PushItem, producer: str | None
@@ -515,8 +519,9 @@ class Push:
             unit = write.unit if write is not None else None
             if write is not None and unit is not None and engine.enlarge(unit, weight):
                 write.entries += entries
+                write.are_new = write.are_new and in_order.are_new
             else:
-                write = PendingWrite(partition, entries, diversion)
+                write = PendingWrite(partition, entries, diversion, are_new=in_order.are_new)
                 write.unit = engine.submit(
                     "push", partition.partition_id, weight, write, is_admitted=True
                 )

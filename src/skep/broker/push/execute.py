@@ -25,7 +25,14 @@ from skep.broker.push.rules import Enforcer, QueueRules, RuleBook
 from skep.broker.push.stored_keys import KeyLoader
 from skep.db.access.errors import DuplicateInGap, RulesChanged
 from skep.db.access.slots import Caller
-from skep.engine.key_cache.cache import KEY_BYTES, NO_GUARANTEE, Guarantee, KeyCache, Segment
+from skep.engine.key_cache.cache import (
+    ALWAYS,
+    KEY_BYTES,
+    NO_GUARANTEE,
+    Guarantee,
+    KeyCache,
+    Segment,
+)
 from skep.model.envelopes import join_segments
 from skep.model.errors import PartitionDeferred, SkepError, Unavailable
 from skep.model.ids import OFFSET_LOW_BITS, message_id_head
@@ -58,6 +65,8 @@ class Flush(msgspec.Struct, eq=False):
     keys: bytes = b""
     guarantee: Guarantee = NO_GUARANTEE
     """Where the keys are known to be absent. It holds whatever the cache forgets or learns."""
+    are_new: bool = False
+    """The keys are of transaction ids that were made here, for this call: none is stored yet."""
     is_admitted: bool = False
     body_bytes: int = 0
     repeats: list[Entry] = []
@@ -71,6 +80,7 @@ class Flush(msgspec.Struct, eq=False):
         In a queue that looks for duplicates the first entry with a key decides for all with it.
         """
         self.repeats = []
+        self.are_new = all(write.are_new and not write.was_tried for write in self.writes)
         entries = _unanswered(self.writes)
         keys = [entry[2] for entry in entries]
         if self.partition.rules.dedup_window_s and len(set(keys)) < len(keys):
@@ -272,13 +282,14 @@ class PushExecutor:
 
     async def _answer_known_duplicates(self, flushes: dict[int, Flush]) -> None:
         """Take out what the cache knows to be stored, and note what it guarantees of the rest."""
-        hits = self.cache.find([(id_, flush.keys) for id_, flush in flushes.items()])
+        candidates = [flush for flush in flushes.values() if not flush.are_new]
+        hits = self.cache.find([(each.partition.partition_id, each.keys) for each in candidates])
         spans = self.cache.guarantee_each(flushes)
         for flush, span in zip(flushes.values(), spans, strict=True):
-            flush.guarantee = span or NO_GUARANTEE
+            to, since = span or NO_GUARANTEE
+            flush.guarantee = to, ALWAYS if flush.are_new else since
         if not hits:
             return
-        candidates = list(flushes.values())
         verdicts = await self.caller.call(
             CONFIRM_CALL,
             [candidates[write].partition.partition_id for write, _, _ in hits],
@@ -304,7 +315,7 @@ class PushExecutor:
         unknown = [
             flush
             for flush in flushes
-            if flush.guarantee is not NO_GUARANTEE and flush.partition.rules.dedup_window_s
+            if flush.guarantee != NO_GUARANTEE and flush.partition.rules.dedup_window_s
         ]
         if not unknown:
             return False

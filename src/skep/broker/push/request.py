@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
-from uuid import uuid4
 
 import msgspec
 from msgspec import Struct
@@ -13,6 +12,7 @@ from skep.broker.directory import Partition, QueueLabels
 from skep.engine.driver import Work
 from skep.model.envelopes import LooseEnvelope, build_envelope, check_headers, end_of_life
 from skep.model.errors import BadRequest, SkepError, Unavailable
+from skep.model.ids import new_transaction_id
 from skep.model.limits import TRANSACTION_ID_CHARS_MAX
 from skep.model.names import check_optional_name, refuse_transaction_id
 from skep.model.wire import LoosePushItem, PushItem
@@ -90,6 +90,8 @@ class PendingWrite(Work):
     """A call with it was lost: what that stored lies above this offset."""
     was_tried: bool = False
     """An earlier call carried it, so some of its items may have their results."""
+    are_new: bool = False
+    """All its transaction ids were made here: before the first call none of them is stored."""
     unit: "WorkUnit[Any] | None" = None
     """Where it waits in the engine; None once it is on its way."""
 
@@ -136,7 +138,7 @@ def queue_labels(items: Iterable[PushItem | SpillRecord]) -> QueueLabels:
 
 def checked_transaction_id(item: PushItem, default: str | None = None) -> str:
     """Return a transaction id that can be stored; a new one if none is given."""
-    text = item.transaction_id or default or item.message_id or str(uuid4())
+    text = item.transaction_id or default or item.message_id or new_transaction_id()
     if len(text) > TRANSACTION_ID_CHARS_MAX or "\0" in text:
         refuse_transaction_id(text)
     return text
