@@ -8,6 +8,7 @@ import pytest
 from skep.cli.server.doctor_checks import (
     judge_account,
     judge_disk,
+    judge_duplicates,
     judge_refusal,
     judge_schema,
     judge_server,
@@ -204,3 +205,31 @@ def test_peers_are_looked_for(run, broker, monkeypatch, tmp_path):
 
     states = [each["state"] for each in findings if each["topic"] == "peers"]
     assert sorted(states) == ["broken", "ok", "ok", "warning"]
+
+
+def duplicate_metrics(lacking_s=0, keys=0, keys_max=1_000):
+    labels = frozenset({("worker", "0")})
+    return {
+        "skep_dedup_lacking_seconds": {labels: lacking_s},
+        "skep_dedup_keys": {labels: keys},
+        "skep_dedup_keys_max": {labels: keys_max},
+    }
+
+
+@pytest.mark.parametrize(
+    ("metrics", "state"),
+    [
+        (duplicate_metrics(keys=600), "ok"),
+        (duplicate_metrics(keys=700), "warning"),
+        (duplicate_metrics(lacking_s=60), "warning"),
+    ],
+    ids=["room", "nearly full", "too much"],
+)
+def test_ids_that_need_more_memory_than_allowed_are_warned_of_before(metrics, state):
+    [finding] = judge_duplicates(metrics)
+
+    assert finding.state == state
+
+
+def test_a_broker_without_figures_about_duplicates_is_not_judged():
+    assert list(judge_duplicates({name: {} for name in duplicate_metrics()})) == []

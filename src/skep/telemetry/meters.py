@@ -219,6 +219,8 @@ class Meters:
         self.unknown_fields = 0
         """Of pushed items."""
         self.missing_payloads = 0
+        self.windows_searched = 0
+        """By pushes, in the database."""
         self.gauges: Final[dict[str, Callable[[], dict[tuple[str, ...], float]]]] = {}
         """By family: asks for the values of the moment, by the values of the labels."""
         self.counts: Final[dict[str, Callable[[], dict[tuple[str, ...], float]]]] = {}

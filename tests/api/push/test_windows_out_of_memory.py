@@ -101,8 +101,11 @@ async def test_transactions_find_what_was_pushed_beside_them(database_url):
 async def test_an_id_that_the_broker_made_is_stored_without_a_look_and_found_later(database_url):
     async with running(database_url) as broker:
         await broker.push(item("made", "named"))  # now the partition is known
+        before = key_cache(broker).searched_count
         [first, second] = await broker.push(item("made"), item("made"))
+        after = key_cache(broker).searched_count
         [again] = await broker.push(item("made", second["transaction_id"]))
 
         assert statuses([first, second, again]) == ["queued", "queued", "duplicate"]
         assert again["message_id"] == second["message_id"]
+        assert after == before

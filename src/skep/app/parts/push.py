@@ -89,6 +89,7 @@ class PushParts:
         self.staged = StagedSequencer(
             self._staged_mover(), core.announcer, core.leadership, core.dsn
         )
+        self._show_duplicates(key_loader)
         core.changes.listen(RULES, self.rule_book.read_known)
         core.changes.listen(QUEUE, self._forget_queue)
 
@@ -106,6 +107,22 @@ class PushParts:
             needed_since=self._start_of_longest_window,
             spill_dir=self._core.settings.dedup_spill_dir or Path(tempfile.gettempdir()),
         )
+
+    def _show_duplicates(self, loader: KeyLoader) -> None:
+        meters, cache = self._core.meters, self._cache
+        meters.watch("skep_dedup_memory_bytes", lambda: cache.memory_bytes)
+        meters.watch("skep_dedup_disk_bytes", lambda: cache.disk_bytes)
+        meters.watch("skep_dedup_keys", lambda: cache.key_count)
+        meters.watch("skep_dedup_keys_max", lambda: cache.key_count_max)
+        meters.watch("skep_dedup_lacking_seconds", self._lacking_s)
+        meters.counts["skep_dedup_lookups"] = lambda: {(): cache.searched_count}
+        meters.counts["skep_dedup_hits"] = lambda: {(): cache.found_count}
+        meters.counts["skep_dedup_loaded_keys"] = lambda: {(): loader.loaded_keys}
+        meters.counts["skep_dedup_searches"] = lambda: {(): meters.windows_searched}
+
+    def _lacking_s(self) -> float:
+        start = self._start_of_longest_window()
+        return max(timedelta(), self._cache.horizon - start).total_seconds()
 
     def _start_of_longest_window(self) -> datetime:
         return utc_now() - timedelta(seconds=self.rule_book.dedup_window_s_max)

@@ -319,6 +319,7 @@ class PushExecutor:
         ]
         if not unknown:
             return False
+        self.meters.windows_searched += len(unknown)
         rows = await self.caller.call(
             SEARCH_CALL,
             [flush.partition.partition_id for flush in unknown],

@@ -8,12 +8,12 @@ where the guarantee has come to an end: other processes pushed much, or a window
 
 import asyncio
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 from skep.broker.directory import Partition
 from skep.db.access.slots import Caller
-from skep.engine.key_cache.cache import NO_GUARANTEE, Guarantee, KeyCache
+from skep.engine.key_cache.cache import ALWAYS, KEY_BYTES, NO_GUARANTEE, Guarantee, KeyCache
 
 READ_CALL: Final = "select * from skep.read_window($1, $2, $3, $4)"
 STEP_KEYS: Final = 65_536
@@ -23,7 +23,6 @@ PARTITIONS_PER_STEP: Final = 64
 UNSEEN_KEYS_MAX: Final = 65_536
 """More keys than this that others stored are read before a push, not by it."""
 
-_ALWAYS: Final = datetime.min.replace(tzinfo=UTC)
 _NEVER: Final = NO_GUARANTEE[1]
 
 
@@ -53,6 +52,7 @@ class KeyLoader:
         self._caller: Final = caller
         self._cache: Final = cache
         self._now: Final = now
+        self.loaded_keys = 0
         self._step_keys: Final = step_keys
         self._partitions_per_step: Final = partitions_per_step
         self._clock_ahead = timedelta()
@@ -70,7 +70,7 @@ class KeyLoader:
         `on_ready` is called whenever some of them are; those with fewer keys are first.
         """
         for partition in created:
-            self._cache.begin(partition.partition_id, head=0, since=_ALWAYS)
+            self._cache.begin(partition.partition_id, head=0, since=ALWAYS)
         lacking = self.lacking(found)
         ready = {*created, *found}.difference(lacking)
         if ready:
@@ -137,7 +137,7 @@ class KeyLoader:
         span = self._cache.guarantee(partition.partition_id)
         window = timedelta(seconds=partition.rules.dedup_window_s)
         if span is None or span[1] > self._now() + self._clock_ahead - window:
-            return _Load(partition, (0, _ALWAYS))
+            return _Load(partition, (0, ALWAYS))
         return _Load(partition, span)  # only what others stored since is missing
 
     async def _step(self, loads: Sequence[_Load], keys_max: int) -> list[_Load]:
@@ -166,6 +166,7 @@ class KeyLoader:
             window = timedelta(seconds=partition.rules.dedup_window_s)
             self._clock_ahead = row["window_start"] + window - self._now()
         since: datetime = row["since"]
+        self.loaded_keys += len(row["keys"] or b"") // KEY_BYTES
         if row["is_whole"]:
             since = max(since, load.before[1])
         is_known = cache.extend(
@@ -173,7 +174,7 @@ class KeyLoader:
             row["firsts"] or (),
             row["counts"] or (),
             row["keys"] or b"",
-            row["newest"] or _ALWAYS,
+            row["newest"] or ALWAYS,
             known=load.known,
             since=since,
         )

@@ -5,6 +5,7 @@ import os
 import shutil
 import socket
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from skep import __version__
+from skep.cli.admin.top_figures import Metrics, by_label, read_exposition
 from skep.cli.shared.connection import Server, find_server
 from skep.cli.shared.exits import ExtraMissing, require_server_extra
 from skep.client import Client
@@ -34,6 +36,8 @@ State: TypeAlias = Literal["ok", "warning", "broken"]
 
 TIMEOUT_S: Final = 5.0
 TOKEN_S_WARN: Final = 86_400.0
+DEDUP_SHARE_WARN: Final = 0.7
+DEDUP_METRICS: Final = ("skep_dedup_lacking_seconds", "skep_dedup_keys", "skep_dedup_keys_max")
 DISK_BYTES_WARN: Final = 5 << 30
 DISK_BYTES_BROKEN: Final = 512 << 20
 SKEW_S_WARN: Final = 1.0
@@ -388,6 +392,9 @@ def _examine_one(client: Client, url: str, server: Server) -> Iterator[Finding]:
     shared: Any = health.get("shared_state") or {}
     if shared.get("enabled"):
         yield ok("instances", f"{url} is connected to others")
+    with suppress(SkepError):  # not everyone may read them
+        metrics = read_exposition(client.fetch("/metrics/prometheus").decode(), DEDUP_METRICS)
+        yield from judge_duplicates(metrics)
     try:
         yield judge_account(client.request("GET", "/api/me"))
     except SkepError as error:
@@ -407,6 +414,24 @@ def judge_version(url: str, version: str) -> Finding:
         return ok("broker", f"{url} answers, version {version}")
     found = f"{url} answers, version {version}; this command is {__version__}"
     return warning("broker", found, "install the same version on both")
+
+
+def judge_duplicates(metrics: Metrics) -> Iterator[Finding]:
+    """Check that the ids inside the duplicate window fit into the memory of the workers."""
+    advice = "raise `dedup_memory_max_mib`, or shorten `dedupWindowSeconds` of the busiest queues"
+    lacking_s, keys, keys_max = (by_label(metrics[name], "worker") for name in DEDUP_METRICS)
+    if longest_s := max(lacking_s.values(), default=0):
+        found = f"ids of {longest_s:,.0f} s of the window are looked up in PostgreSQL at every push"
+        yield warning("duplicates", found, advice)
+        return
+    share = max([keys[each] / keys_max[each] for each in keys if keys_max.get(each)], default=None)
+    if share is None:
+        return
+    found = f"ids inside the window take {share:.0%} of what `dedup_memory_max_mib` allows"
+    if share >= DEDUP_SHARE_WARN:
+        yield warning("duplicates", found, advice)
+    else:
+        yield ok("duplicates", found)
 
 
 def judge_account(account: dict[str, Any], now: datetime | None = None) -> Finding:

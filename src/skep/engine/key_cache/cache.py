@@ -112,6 +112,9 @@ class KeyCache:
         run_keys: int | None = None,
     ) -> None:
         first_bytes = min(first_bytes or memory_bytes_max, memory_bytes_max)
+        self.searched_count = 0
+        """Keys that were looked up."""
+        self.found_count = 0
         self._spans: Final[OrderedDict[int, Guarantee]] = OrderedDict()
         self._spans_max: Final = max(1, memory_bytes_max // 8 // _SPAN_BYTES)
         # The young generation: keys since the last pour, by fingerprint.
@@ -150,8 +153,13 @@ class KeyCache:
 
     @property
     def key_count(self) -> int:
-        """Keys held, those that are not needed any more included."""
+        """Keys held that are needed."""
         return len(self._young) + self._runs.key_count
+
+    @property
+    def key_count_max(self) -> int:
+        """Keys that the memory has room for, about."""
+        return self._runs.key_count_max
 
     def guarantee(self, partition_id: int) -> Guarantee | None:
         """Return what `find` is complete for in the partition; None if for nothing.
@@ -171,8 +179,11 @@ class KeyCache:
 
     def find(self, writes: Sequence[tuple[int, bytes]]) -> list[Hit]:
         """Return which keys of (partition id, joined keys) seem to be stored, in their order."""
-        key_count = sum(len(keys) for _, keys in writes) // KEY_BYTES
-        return self._find_few(writes) if key_count <= _FIND_FEW_KEYS else self._find_many(writes)
+        key_count = sum([len(keys) for _, keys in writes]) // KEY_BYTES
+        hits = self._find_few(writes) if key_count <= _FIND_FEW_KEYS else self._find_many(writes)
+        self.searched_count += key_count
+        self.found_count += len(hits)
+        return hits
 
     def begin(self, partition_id: int, *, head: int, since: datetime) -> None:
         """Guarantee the partition up to `head` in segments created at or after `since`.

@@ -44,6 +44,9 @@ from skep.engine.key_cache.table import (
 INSTANT: Final = timedelta(microseconds=1)
 """The resolution of PostgreSQL's timestamps: what is after `t` is at or after `t + INSTANT`."""
 
+_COLUMNS_IN_USE: Final = 2
+"""Of a shelf: one run is open, one is being wiped."""
+
 COLUMNS_MIN: Final = 4
 """One open, one being wiped, and two that remember."""
 
@@ -63,6 +66,8 @@ class Geometry:
 
     run_keys: int
     columns: int
+    memory_bytes: int
+    """What they take when all are full."""
 
     @classmethod
     def plan(
@@ -85,7 +90,10 @@ class Geometry:
             columns = left // (table_bytes + _RUN_OBJECT_BYTES)
         if run_keys < 1 or columns < COLUMNS_MIN:
             raise ValueError(f"{memory_bytes} bytes are too few for {COLUMNS_MIN} runs of keys")
-        return cls(run_keys, min(columns, COLUMNS_MAX))
+        columns = min(columns, COLUMNS_MAX)
+        tables = _SPILLING_TABLES if is_spilling else columns
+        taken = tables * table_bytes + columns * _RUN_OBJECT_BYTES
+        return cls(run_keys, columns, run_keys * WORDS_PER_KEY * WORD_BYTES + taken)
 
     @staticmethod
     def _run_keys_within(memory_bytes: int, *, is_spilling: bool) -> int:
@@ -192,8 +200,17 @@ class KeyRuns:
 
     @property
     def key_count(self) -> int:
-        """Pairs held."""
-        return sum(run.count for shelf in self._shelves for run in shelf.held.values())
+        """Pairs held that are needed."""
+        since = self._needed_since()
+        runs = [run for shelf in self._shelves for run in shelf.held.values()]
+        return sum([run.count for run in runs if run.newest >= since])
+
+    @property
+    def key_count_max(self) -> int:
+        """Pairs that the memory has room for: as many per byte as in the top shelf."""
+        geometry = self._shelves[-1].geometry
+        kept = geometry.run_keys * (geometry.columns - _COLUMNS_IN_USE)
+        return kept * max(self._memory_bytes_max, geometry.memory_bytes) // geometry.memory_bytes
 
     def pour(self, fingerprints: Fingerprints, offsets: Offsets, newest: datetime) -> None:
         """Take in pairs; `newest` is the latest created_at among them."""
