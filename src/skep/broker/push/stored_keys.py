@@ -136,7 +136,8 @@ class KeyLoader:
     def _begin(self, partition: Partition) -> _Load:
         span = self._cache.guarantee(partition.partition_id)
         window = timedelta(seconds=partition.rules.dedup_window_s)
-        if span is None or span[1] > self._now() + self._clock_ahead - window:
+        start = self._now() + self._clock_ahead - window
+        if span is None or span[1] > max(start, self._cache.horizon):
             return _Load(partition, (0, ALWAYS))
         return _Load(partition, span)  # only what others stored since is missing
 

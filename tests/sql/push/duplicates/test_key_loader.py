@@ -146,6 +146,21 @@ async def test_what_the_cache_has_no_room_for_is_not_read_again(log):
     assert loading.lacking(partition) == []
 
 
+async def test_without_room_for_the_window_only_what_others_stored_is_read(log):
+    [partition] = await partitions_of(log, "a")
+    await push_each(log, partition, "abc", "def", "ghi", "jkl")
+    loading = Loading(log)
+    loading.cache._runs.horizon = log.now - timedelta(seconds=2)
+    await loading.loader.load([partition])
+    await push_each(log, partition, "mno")
+    before = loading.loader.loaded_keys
+
+    await loading.loader.load([partition])
+
+    assert loading.loader.loaded_keys - before == 3
+    assert loading.cache.guarantee(partition.partition_id) == (15, loading.cache.horizon)
+
+
 async def test_two_that_want_the_same_partition_read_it_once(log):
     [partition] = await partitions_of(log, "a")
     await push_each(log, partition, "a")

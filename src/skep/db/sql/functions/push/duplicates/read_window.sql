@@ -8,7 +8,7 @@
 -- Locks   none.
 -- Why     The cache is filled before the push, without the partition's lock, and in steps, so that
 --         neither a call nor a broker is busy for long. Offsets are dense, so a range of offsets
---         bounds the keys. A minute more than the window is read: brokers' clocks may be behind.
+--         bounds the keys. Up to a minute more than the window is read: brokers' clocks may be behind.
 create function skep.read_window(
   p_partition_id bigint[], p_above bigint[], p_below bigint[], p_keys_max integer)
 returns table (
@@ -24,7 +24,8 @@ declare
 begin
   for partition_id, head, window_start, v_start, v_above, v_below in
     select p.id, p.head, skep.now() - make_interval(secs => q.dedup_window_s),
-           skep.now() - make_interval(secs => q.dedup_window_s + 60), i.above,
+           skep.now() - make_interval(secs => q.dedup_window_s + least(q.dedup_window_s, 60)),
+           i.above,
            coalesce(i.below, p.head + 1)
     from unnest(p_partition_id, p_above, p_below) i(id, above, below)
     cross join lateral (
