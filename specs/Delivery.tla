@@ -73,7 +73,8 @@ IsFenced(c) == held[c].lease = lease /\ leased > 0 /\ ~expired
 GivenUp(F) == {m \in F : failures[m] + 1 > RetryLimit}
 Retried(F) == F \ GivenUp(F)
 
-\* ack_messages, complete_leases, ack_partition, move_cursor: C completed and F failed in one call.
+\* ack_messages, complete_lease, complete_leases, ack_partition, move_cursor: C completed and F
+\* failed in one call.
 \* The lowest failure that is retried stops cumulative acks; what is given up is passed as if
 \* completed.
 Ack(c, C, F) ==

@@ -99,7 +99,10 @@ async def test_the_checker_catches_a_build_that_leases_a_partition_twice(broker,
 
 
 async def test_the_checker_catches_a_build_that_forgets_an_ack(broker, queue, seed):
-    async with broker.sql() as sql, planted(sql, forgotten_ack(), "complete_leases"):
+    async with (
+        broker.sql() as sql,
+        planted(sql, forgotten_ack(), "complete_lease", "complete_leases"),
+    ):
         offences = await offences_in_rounds(
             broker, queue, seed, lambda offences: "delivered after" in offences
         )

@@ -95,7 +95,10 @@ def shared_lease():
 
 def forgotten_ack():
     """An ack that is confirmed and moves no cursor."""
-    return _without("complete_leases", "set acked = i.upto,", "set acked = c.acked,")
+    return "".join(
+        _without(function, f"set acked = {upto},", "set acked = c.acked,")
+        for function, upto in (("complete_lease", "p_offset"), ("complete_leases", "i.upto"))
+    )
 
 
 def _text_of(function):

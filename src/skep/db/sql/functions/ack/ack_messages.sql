@@ -17,10 +17,11 @@
 --         lowest message that failed in this call: a failed message is never passed. (With
 --         individual acks each speaks only for its own message; see ack_partition.) A stale lease
 --         is an outcome, not an error: the other acks belong to other clients. Nearly all acks
---         complete a leased range, one per partition; complete_leases does those together, the rest
---         go partition by partition. The look for deferred operations needs no lock (see
---         refuse_deferred). The lock pass is that of lock_cursors, written out because the call
---         costs 2 to 3 % here. For the laterals see push_segments.
+--         complete a leased range, one per partition; complete_lease does the only one of a call,
+--         complete_leases several together, the rest go partition by partition. The look for
+--         deferred operations needs no lock (see refuse_deferred). The lock pass is that of
+--         lock_cursors, written out because the call costs 2 to 3 % here. For the laterals see
+--         push_segments.
 create function skep.ack_messages(
   p_partition_id bigint[], p_group text[], p_lease_id uuid[], p_offset bigint[], p_key bytea[],
   p_status text[], p_error text[], p_is_deferred boolean default false)
@@ -44,6 +45,16 @@ declare
   v_key bytea[];                     -- p_key if an ack names no offset
   v_partition record;
 begin
+  if cardinality(p_partition_id) = 1 and p_status[1] = 'completed' then
+    return query
+    select 1, 'acked', d.queue_id, d.queue_name, d.partition_name, d.lease_released, d.has_more
+    from skep.complete_lease(
+      p_partition_id[1], p_group[1], p_lease_id[1], p_offset[1], p_is_deferred) d;
+    if found then
+      return;
+    end if;
+  end if;
+
   select count(i.group_id), array_agg(i.group_id),
          array_agg(case when i.ack_mode = 'cumulative' then i.group_id end),
          array_agg(i.queue_id), array_agg(i.queue_name), array_agg(i.partition_name),
