@@ -122,6 +122,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """PostgreSQL cancels statements that wait longer than this many seconds for one lock."""
     body_bytes_max: Annotated[int, Meta(ge=1024, le=1 << 30)] = 16 << 20
     """Maximum size of a request body, in bytes."""
+    pop_bytes_max: Annotated[int, Meta(ge=1 << 20, le=1 << 30)] = 16 << 20
+    """Maximum size of what one call claims for the pops it serves, in bytes. A pop gets fewer
+    messages than it asked for when they are larger; a single larger message is delivered alone."""
     engine_weight_mib: Annotated[int, Meta(ge=1)] = 256
     """Memory per worker for requests that are waiting or in flight, in MiB; beyond it requests are
     refused as overloaded."""

@@ -135,13 +135,18 @@ class Ack:
 class Taken(list[TakenSegment]):
     """What a pop returned."""
 
+    ask_again: Sequence[int] = ()
+    """The polls that got nothing because the answer was full."""
     buried = 0
     """How many messages became dead letters."""
 
     @classmethod
     def of(cls, rows: Sequence[Any]) -> "Taken":
         """Read the rows of a pop, of which the one without a poll tells of dead letters."""
-        taken = cls(TakenSegment(*row) for row in rows if row["poll"] is not None)
+        taken = cls(TakenSegment(*row) for row in rows if row["partition_id"] is not None)
+        taken.ask_again = [
+            row["poll"] for row in rows if row["poll"] and row["partition_id"] is None
+        ]
         taken.buried = sum(row["delivery"] for row in rows if row["poll"] is None)
         return taken
 
@@ -471,35 +476,39 @@ class Log:
         )
         return dict(map(tuple, found))
 
-    async def pop(self, group_id: int, *polls: Poll) -> Taken:
+    async def pop(self, group_id: int, *polls: Poll, bytes_max: int | None = None) -> Taken:
         """Serve polls from whatever partitions are ready."""
         leases, batches, partitions, auto_acks, lease_s = _columns(
             (p.lease_id, p.batch, p.partitions, p.auto_ack, p.lease_s) for p in polls or (Poll(),)
         )
         found = await self.rows(
-            "select * from skep.pop_messages($1, $2, $3, $4, $5, $6, true)",
+            "select * from skep.pop_messages($1, $2, $3, $4, $5, $6, true, $7)",
             group_id,
             leases,
             batches,
             partitions,
             auto_acks,
             lease_s,
+            bytes_max,
         )
         return Taken.of(found)
 
-    async def pop_partitions(self, group_id: int, *polls: Poll) -> Taken:
+    async def pop_partitions(
+        self, group_id: int, *polls: Poll, bytes_max: int | None = None
+    ) -> Taken:
         """Serve polls each of which names its partition."""
         leases, partitions, batches, auto_acks, lease_s = _columns(
             (p.lease_id, p.partition_id, p.batch, p.auto_ack, p.lease_s) for p in polls
         )
         found = await self.rows(
-            "select * from skep.pop_partitions($1, $2, $3, $4, $5, $6, true)",
+            "select * from skep.pop_partitions($1, $2, $3, $4, $5, $6, true, $7)",
             group_id,
             leases,
             partitions,
             batches,
             auto_acks,
             lease_s,
+            bytes_max,
         )
         return Taken.of(found)
 

@@ -110,6 +110,7 @@ def executor_of(database, broker, pop):
         pass_over=broker.pass_over,
         envelopes=EnvelopeReader(refuse_to_open),
         now=lambda: 0.0,
+        bytes_max=1 << 20,
     )
 
 

@@ -78,6 +78,7 @@ class PopParts:
             pass_over=self.ack.pass_over,
             envelopes=self._envelopes,
             now=core.now,
+            bytes_max=core.settings.pop_bytes_max,
             meters=core.meters,
             is_paused=lambda: failover.maintenance.is_pop_on,
         )

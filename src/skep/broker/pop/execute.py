@@ -25,14 +25,15 @@ from skep.db.access.slots import Caller
 from skep.model.errors import SkepError, Unavailable
 from skep.telemetry.meters import Meters
 
-POP_CALL: Final = "select * from skep.pop_messages($1, $2, $3, $4, $5, $6, true)"
-POP_PARTITION_CALL: Final = "select * from skep.pop_partitions($1, $2, $3, $4, $5, $6, true)"
+POP_CALL: Final = "select * from skep.pop_messages($1, $2, $3, $4, $5, $6, true, $7)"
+POP_PARTITION_CALL: Final = "select * from skep.pop_partitions($1, $2, $3, $4, $5, $6, true, $7)"
 UNDO_CALL: Final = "select skep.undo_claims($1, $2)"
 RELEASE_CALL: Final = "select skep.release_claims($1, $2, $3)"
 
-_POLL, _DELIVERY, _FIRST = 0, 5, 6
+_POLL, _PARTITION, _DELIVERY, _FIRST = 0, 1, 5, 6
 """Columns of a claim's rows. `first` is null in rows without messages: of a poll whose partition
-does not exist, or of no poll, with the number of dead letters in place of the deliveries."""
+does not exist, of a poll for which the answer had no room (with neither partition), or of no poll,
+with the number of dead letters in place of the deliveries."""
 
 FRUITLESS_CLAIMS_MAX: Final = 100
 """Claims in a row that bring nothing but expired messages, before a poll counts as unserved."""
@@ -88,6 +89,8 @@ class PopExecutor:
     pass_over: PassOver
     envelopes: EnvelopeReader
     now: Callable[[], float]
+    bytes_max: int
+    """Of the messages that one call claims, for all polls in it together."""
     meters: Meters = field(default_factory=Meters)
     is_paused: Callable[[], bool] = lambda: False
 
@@ -120,12 +123,15 @@ class PopExecutor:
             raise
         taken: dict[int, list[TakenSegment]] = {}
         without_partition: set[int] = set()
+        without_room: set[int] = set()
         for row in rows:
             if row[_FIRST] is not None:
                 segment = cut_segment(row)
                 taken.setdefault(segment.poll, []).append(segment)
             elif row[_POLL] is None:
                 self.meters.queues.note_letters(group.key[0], row[_DELIVERY])
+            elif row[_PARTITION] is None:
+                without_room.add(row[_POLL])
             else:
                 without_partition.add(row[_POLL])
         self.count_call(taken.values())
@@ -133,6 +139,8 @@ class PopExecutor:
             segments = taken.get(number)
             if number in without_partition:
                 self.pop.find_partition_again(poll)
+            elif number in without_room:
+                self.pop.attempt_again(poll)
             elif segments is not None:
                 self.serve(group, poll, segments)
             elif not poll.is_settled:
@@ -155,11 +163,25 @@ class PopExecutor:
         if polls[0].partition is None:
             counts = [poll.options.partitions for poll in polls]
             return await self.caller.call(
-                POP_CALL, group.group_id, leases, batches, counts, auto_acks, lease_s
+                POP_CALL,
+                group.group_id,
+                leases,
+                batches,
+                counts,
+                auto_acks,
+                lease_s,
+                self.bytes_max,
             )
         partitions = [poll.partition.partition_id if poll.partition else None for poll in polls]
         return await self.caller.call(
-            POP_PARTITION_CALL, group.group_id, leases, partitions, batches, auto_acks, lease_s
+            POP_PARTITION_CALL,
+            group.group_id,
+            leases,
+            partitions,
+            batches,
+            auto_acks,
+            lease_s,
+            self.bytes_max,
         )
 
     def _find_nothing(self, poll: Poll) -> None:

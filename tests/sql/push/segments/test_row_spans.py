@@ -163,3 +163,21 @@ async def test_a_segment_of_an_earlier_release_is_searched_and_read_as_it_is(log
     assert row.duplicates == {300: 124}
     taken = await log.pop(group, Poll(1_000))
     assert [m.transaction_id for m in taken.messages] == [*MANY, *MORE]
+
+
+async def test_brokers_of_the_release_before_push_a_segment_per_partition(log):
+    partition, _ = await log.partition()
+    versions = await log.versions([partition])
+    body = b"[%b]" % b",".join(b'{"transactionId":"%b","data":1}' % n.encode() for n in MANY)
+    known = [partition], [300], [0], [keys_of(MANY)], [body]
+    since = list(versions), list(versions.values()), ALWAYS
+
+    for function in ("push_guaranteed", "push_contested"):
+        query = f"select * from skep.{function}($1, $2, $3, $4, $5, $6, $7, $8)"
+        async with log.connection.transaction():
+            rows = await log.rows(query, *known, *since)
+            stored = await log.row("select first, last, body from skep.segment")
+            await log.execute("delete from skep.segment; update skep.partition set head = 0")
+
+        assert [row["first"] for row in rows] == [1]
+        assert tuple(stored) == (1, 300, body)

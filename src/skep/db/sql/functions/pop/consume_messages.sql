@@ -1,5 +1,6 @@
 -- consume_messages: take messages of a queue in the calling transaction.
--- Takes   a new group begins with the oldest message. p_batch: messages. p_partitions: partitions.
+-- Takes   a new group begins with the oldest message. p_batch: messages, fewer
+--         if they are more than 16 MiB. p_partitions: partitions.
 -- Returns per segment as take_partitions.
 -- Locks   as provision_group; then as pop_messages: cursors, and for share partitions that were
 --         read to their end, until the transaction ends.
@@ -29,6 +30,6 @@ begin
          m.created_at, m.body, m.passed_over, m.counts
   from skep.pop_messages(
     v_group_id, array[gen_random_uuid()], array[p_batch], array[p_partitions], array[true],
-    array[0], true) m
+    array[0], true, 16777216) m
   where m.poll is not null;
 end $$;

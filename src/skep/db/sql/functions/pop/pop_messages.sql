@@ -1,8 +1,10 @@
 -- pop_messages: serve polls of one consumer group from the partitions that waited longest.
 -- Takes   per poll, in parallel arrays: p_lease_id (new), p_batch (messages) and p_partitions, both
 --         1 or more, p_auto_ack, p_lease_s (0: the queue's lease time). p_counted: return counts.
+--         p_bytes_max: of the bodies returned, null for any; at least one segment is.
 -- Returns as take_partitions. No row for a poll that got nothing, or if the group or its queue is
---         paused. A row without a poll: so many messages (delivery) became dead letters.
+--         paused. A row with only poll: the answer is full, and the poll should ask again. A row
+--         without a poll: so many messages (delivery) became dead letters.
 -- Raises  SK404 if the group does not exist.
 -- Locks   ready skep.cursor rows, longest waiting first, skipping locked ones; then as
 --         take_partitions. It never waits.
@@ -15,7 +17,7 @@
 --         restarted one after the other.
 create function skep.pop_messages(
   p_group_id integer, p_lease_id uuid[], p_batch integer[], p_partitions integer[],
-  p_auto_ack boolean[], p_lease_s integer[], p_counted boolean)
+  p_auto_ack boolean[], p_lease_s integer[], p_counted boolean, p_bytes_max bigint default null)
 returns table (
   poll integer, partition_id bigint, partition_name text, taken_from bigint, taken_to bigint,
   delivery integer, first bigint, created_at timestamptz, keys bytea, body bytea,
@@ -45,6 +47,12 @@ declare
   v_taken_to bigint[];
   v_done int8multirange[];
   v_rest_until timestamptz[];
+  v_thin_bytes constant bigint := 8192;   -- of a message where no segment is wide, at most
+  v_bytes_left bigint := p_bytes_max;
+  v_bytes_possible bigint := 0;           -- in what was taken behind v_measured
+  v_measured integer := 0;
+  v_fit record;
+  v_is_full boolean := false;
 begin
   v_group := skep.assert_group(p_group_id);
   select q.* into strict v_queue from skep.queue q where q.id = v_group.queue_id;
@@ -58,6 +66,9 @@ begin
 
   loop
     v_seen := 0;
+    v_measured := 0;
+    v_bytes_left := v_bytes_left - v_bytes_possible;
+    v_bytes_possible := 0;
     v_taken_poll := '{}';
     v_taken_id := '{}';
     v_taken_place := '{}';
@@ -66,12 +77,12 @@ begin
     v_done := null;
     v_rest_until := null;
     for v_partition in
-      select c.partition_id as id, c.ctid as place, c.done, p.head, p.pushed_at,
+      select c.partition_id as id, c.ctid as place, c.done, p.head, p.pushed_at, p.wide_to,
              greatest(c.acked, p.tail - 1) as acked,
              case when p.tail <= c.acked + 1 then c.unanswered else 0 end as unanswered
       from skep.cursor c
       cross join lateral (
-        select p.head, p.tail, p.pushed_at from skep.partition p
+        select p.head, p.tail, p.pushed_at, p.wide_to from skep.partition p
         where p.id = c.partition_id offset 0
       ) p
       where c.group_id = p_group_id and c.available_at <= v_now
@@ -101,7 +112,37 @@ begin
         v_taken_from := v_taken_from || v_partition.acked;
         v_taken_to := v_taken_to || v_partition.acked + greatest(v_take, 0);
       end if;
+      if v_take > 0 and p_bytes_max is not null then
+        v_bytes_possible := v_bytes_possible + case
+          when v_partition.wide_to > v_taken_from[v_seen] then p_bytes_max + 1
+          else (v_taken_to[v_seen] - v_taken_from[v_seen]) * v_thin_bytes end;
+        if v_bytes_possible > v_bytes_left then
+          v_fit := skep.fit_claims(
+            v_taken_id[v_measured + 1:], v_taken_from[v_measured + 1:],
+            v_taken_to[v_measured + 1:], coalesce(v_group.conflation, false), v_bytes_left,
+            v_bytes_left = p_bytes_max);
+          v_bytes_left := v_bytes_left - v_fit.bytes;
+          v_bytes_possible := 0;
+          v_measured := v_seen;
+          v_is_full := v_fit.upto < v_taken_to[v_seen];
+          if v_is_full then
+            v_take := v_fit.upto - v_taken_from[v_seen];
+            v_taken_to[v_seen] := case when v_take = 0 or v_done[v_seen] is null then v_fit.upto
+              else (select d.acked from skep.pass_done(v_fit.upto, v_done[v_seen]) d) end;
+          end if;
+          if v_is_full and v_take = 0 and v_rest_until is null then
+            -- It keeps its place among those that wait. Others go behind: they were planned.
+            v_seen := v_seen - 1;
+            v_taken_id := v_taken_id[:v_seen];
+            v_taken_place := v_taken_place[:v_seen];
+            v_taken_from := v_taken_from[:v_seen];
+            v_taken_to := v_taken_to[:v_seen];
+            exit;
+          end if;
+        end if;
+      end if;
       v_taken_poll := v_taken_poll || case when v_take > 0 then v_poll end;
+      exit when v_is_full;
       continue when v_take <= 0;
       v_batch_left := v_batch_left - v_take;
       v_partitions_left := v_partitions_left - 1;
@@ -120,9 +161,16 @@ begin
     -- Fewer than v_limit means that nothing else is ready. The bound keeps the call short when a
     -- hundred thousand partitions must be set to rest; the next poll goes on from there.
     v_looked_at := v_looked_at + v_seen;
-    exit when v_poll > v_polls or v_seen < v_limit or v_looked_at >= 10000;
+    exit when v_is_full or v_poll > v_polls or v_seen < v_limit or v_looked_at >= 10000;
     v_limit := least(v_limit * 4, 1000);
   end loop;
+  if v_is_full then
+    for i in v_poll + (v_take > 0 or v_batch_left < p_batch[v_poll])::integer .. v_polls loop
+      poll := i;
+      return next;
+    end loop;
+    poll := null;
+  end if;
   if v_buried > 0 then
     delivery := v_buried;
     return next;

@@ -1,6 +1,6 @@
 -- pop_partitions: serve polls of one consumer group that name their partition.
 -- Takes   as pop_messages, with p_partition_id (per poll) instead of p_partitions.
--- Returns as take_partitions. No row for a poll that got nothing: its partition is leased, held
+-- Returns as pop_messages. No row for a poll that got nothing: its partition is leased, held
 --         back or empty, or the group or queue is paused. A row with only poll and partition_id:
 --         the queue has no such partition. A row without a poll: as pop_messages.
 -- Raises  SK404 if the group does not exist.
@@ -12,7 +12,7 @@
 --         as that of pop_messages.
 create function skep.pop_partitions(
   p_group_id integer, p_lease_id uuid[], p_partition_id bigint[], p_batch integer[],
-  p_auto_ack boolean[], p_lease_s integer[], p_counted boolean)
+  p_auto_ack boolean[], p_lease_s integer[], p_counted boolean, p_bytes_max bigint default null)
 returns table (
   poll integer, partition_id bigint, partition_name text, taken_from bigint, taken_to bigint,
   delivery integer, first bigint, created_at timestamptz, keys bytea, body bytea,
@@ -32,6 +32,9 @@ declare
   v_taken_to bigint[];
   v_done int8multirange[];
   v_rest_until timestamptz[];
+  v_bytes_possible bigint;
+  v_bytes_left bigint := p_bytes_max;
+  v_fit record;
 begin
   v_group := skep.assert_group(p_group_id);
   select q.* into strict v_queue from skep.queue q where q.id = v_group.queue_id;
@@ -41,9 +44,10 @@ begin
   v_has_rules := skep.has_delivery_rules(v_group, v_queue);
   select array_agg(case when t.count > 0 then i.poll::integer end), array_agg(i.id),
          array_agg(c.place), array_agg(t.acked), array_agg(t.upto),
-         array_agg(t.done), array_agg(t.rest_until), count(*) filter (where t.is_buried)
+         array_agg(t.done), array_agg(t.rest_until), count(*) filter (where t.is_buried),
+         sum(case when p.wide_to > t.acked then p_bytes_max + 1 else (t.upto - t.acked) * 8192 end)
   into v_taken_poll, v_taken_id, v_taken_place, v_taken_from, v_taken_to, v_done, v_rest_until,
-       v_buried
+       v_buried, v_bytes_possible
   from (
     select distinct on (u.id) u.id, u.batch, u.poll
     from unnest(p_partition_id, p_batch) with ordinality u(id, batch, poll)
@@ -58,7 +62,7 @@ begin
     for no key update skip locked
   ) c
   cross join lateral (
-    select p.head, p.pushed_at, greatest(c.acked, p.tail - 1) as acked,
+    select p.head, p.pushed_at, p.wide_to, greatest(c.acked, p.tail - 1) as acked,
            case when p.tail <= c.acked + 1 then c.unanswered else 0 end as unanswered
     from skep.partition p where p.id = i.id offset 0
   ) p
@@ -74,6 +78,24 @@ begin
            coalesce(r.upto, p.acked + greatest(least(p.head - p.acked, i.batch), 0)) as upto
     offset 0
   ) t;
+  if v_bytes_possible > p_bytes_max then
+    for i in 1 .. cardinality(v_taken_id) loop
+      continue when v_taken_poll[i] is null;
+      v_fit := skep.fit_claims(
+        array[v_taken_id[i]], array[v_taken_from[i]], array[v_taken_to[i]],
+        coalesce(v_group.conflation, false), v_bytes_left, v_bytes_left = p_bytes_max);
+      v_bytes_left := case when v_fit.upto < v_taken_to[i] then 0 else v_bytes_left - v_fit.bytes end;
+      if v_fit.upto = v_taken_from[i] then
+        poll := v_taken_poll[i];
+        return next;
+        v_taken_poll[i] := null;
+        v_taken_to[i] := v_taken_from[i];
+      elsif v_fit.upto < v_taken_to[i] then
+        v_taken_to[i] := case when v_done[i] is null then v_fit.upto else (
+          select d.acked from skep.pass_done(v_fit.upto, v_done[i]) d) end;
+      end if;
+    end loop;
+  end if;
   if v_taken_id is not null then
     return query select * from skep.take_partitions(
       v_group, v_queue, v_now, v_taken_poll, v_taken_id, v_taken_place, v_taken_from, v_taken_to,

@@ -30,6 +30,9 @@ declare
   v_window_start constant timestamptz := v_now - make_interval(secs => v_window);
   v_gap_max constant integer := 65536;
   v_few constant integer := 512;           -- 32 keys
+  -- For all partitions of the call: asking for each would cost more than it saves a pop.
+  v_is_wide constant boolean := (
+    select bool_or(octet_length(p_body[n]) > 8192) from generate_series(1, cardinality(p_body)) n);
 begin
   if v_window is null or (v_window > 0 and p_guaranteed_since > v_window_start) then
     return;
@@ -38,7 +41,8 @@ begin
   return query
   with allocated as (
     update skep.partition p
-    set head = p.head + i.count, pushed_at = greatest(p.pushed_at, v_now)
+    set head = p.head + i.count, pushed_at = greatest(p.pushed_at, v_now),
+        wide_to = case when v_is_wide then p.head + i.count else least(p.wide_to, p.head) end
     from unnest(p_partition_id, p_count, p_guaranteed_to) with ordinality
            i(id, count, guaranteed_to, place)
     where p.id = any(array[i.id])

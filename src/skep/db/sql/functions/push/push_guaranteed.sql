@@ -4,9 +4,9 @@
 --         p_queue_id, p_version: the queues and the versions of their rules. p_guaranteed_since:
 --         the guarantee covers segments created at or after. p_wakes: false if the same statement
 --         calls hand_over, which wakes, too. The rest as row_spans.
--- Returns per partition that got messages. No row for a partition that another broker pushed to, that has
---         deferred operations or does not exist; none at all if the guarantee does not reach back
---         to the start of the window or a queue is gone. Those go through push_segments.
+-- Returns per partition that got messages. No row for a partition that another broker pushed to,
+--         that has deferred operations or does not exist; none at all if the guarantee does not
+--         reach back to the start of the window or a queue is gone. Those go through push_segments.
 -- Raises  SK409 if a queue was reconfigured.
 -- Locks   skep.partition rows for no key update, in id order; then idle skep.cursor rows in
 --         (partition_id, group_id) order.
@@ -26,6 +26,9 @@ language plpgsql as $$
 declare
   v_now constant timestamptz := skep.now();
   v_window constant integer := skep.check_rules(p_queue_id, p_version);
+  -- For all partitions of the call: asking for each would cost more than it saves a pop.
+  v_is_wide constant boolean := (
+    select bool_or(octet_length(p_body[n]) > 8192) from generate_series(1, cardinality(p_body)) n);
 begin
   if v_window is null
      or (v_window > 0 and p_guaranteed_since > v_now - make_interval(secs => v_window)) then
@@ -35,7 +38,8 @@ begin
   return query
   with allocated as (
     update skep.partition p
-    set head = p.head + i.count, pushed_at = greatest(p.pushed_at, v_now)
+    set head = p.head + i.count, pushed_at = greatest(p.pushed_at, v_now),
+        wide_to = case when v_is_wide then p.head + i.count else least(p.wide_to, p.head) end
     from unnest(p_partition_id, p_count, p_guaranteed_to) with ordinality
            i(id, count, guaranteed_to, place)
     where p.id = any(array[i.id]) and (p.head = i.guaranteed_to or i.guaranteed_to is null)

@@ -15,11 +15,16 @@ returns table (
   gap_first bigint, gap_keys bytea, gap_created_at timestamptz)
 language plpgsql as $$
 #variable_conflict use_column
+declare
+  -- For all partitions of the call: asking for each would cost more than it saves a pop.
+  v_is_wide constant boolean := (
+    select bool_or(octet_length(p_body[n]) > 8192) from generate_series(1, cardinality(p_body)) n);
 begin
   return query
   with allocated as (
     update skep.partition p
-    set head = p.head + i.count, pushed_at = greatest(p.pushed_at, p_now)
+    set head = p.head + i.count, pushed_at = greatest(p.pushed_at, p_now),
+        wide_to = case when v_is_wide then p.head + i.count else least(p.wide_to, p.head) end
     from unnest(p_partition_id, p_count) with ordinality i(id, count, place)
     where p.id = any(array[i.id])  -- an array leaves one way to join, as push_segments explains
       and (p_only is null or i.id = any(p_only))

@@ -36,7 +36,8 @@ begin
   ),
   allocated as (
     update skep.partition p
-    set head = p.head + t.messages, pushed_at = greatest(p.pushed_at, p_now)
+    set head = p.head + t.messages, pushed_at = greatest(p.pushed_at, p_now),
+        wide_to = p.head + t.messages
     from staged t
     where p.id = any(array[t.id])
     returning p.id, p.queue_id, p.head - t.messages as base, p.pushed_at, t.places, t.counts
