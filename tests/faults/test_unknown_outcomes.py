@@ -264,9 +264,10 @@ async def test_messages_acknowledged_at_once_are_delivered(proxy, sql, point, pa
 
 
 @pytest.mark.parametrize("point", POINTS)
-@LEASED_OR_NOT
 @pytest.mark.parametrize(
-    ("partition", "call"), [("a", POP_PARTITION), (None, HAND_OVER)], ids=["own", "push"]
+    ("partition", "call", "auto_ack"),
+    [("a", POP_PARTITION, False), ("a", POP_PARTITION, True), (None, HAND_OVER, False)],
+    ids=["own-leased", "own-auto-acked", "push"],
 )
 async def test_a_poll_that_waits_gets_what_a_broken_call_claimed_for_it(
     proxy, sql, point, partition, call, auto_ack, queue
@@ -285,32 +286,6 @@ async def test_a_poll_that_waits_gets_what_a_broken_call_claimed_for_it(
     assert statuses(results) == ["queued", "queued"]
     assert names(messages) == ["1", "2"]
     assert {message["deliveryAttempt"] for message in messages} == {1}
-
-
-@LEASED_OR_NOT
-async def test_a_push_that_waits_for_a_lock_does_not_keep_the_poll_it_was_to_serve(
-    sql, database_url, auto_ack, queue
-):
-    async with running(database_url, connections=3) as broker:
-        await broker.push(item(queue, "0"), item(queue, "0", partition="b"))
-        await broker.pop(queue, partitions=2, batch=2, auto_ack=True)
-        poll = broker.start_poll(queue, wait_s=30, auto_ack=auto_ack)
-        await eventually(lambda: len(broker.long_polls) == 1)
-
-        async with sql.transaction():
-            lock = "select from skep.partition where id = $1 for update"
-            await sql.fetch(lock, (await partition_ids(sql, queue))["b"])
-            stuck = asyncio.ensure_future(broker.push(item(queue, "1", partition="b")))
-            await eventually(lambda: len(broker.long_polls) == 0)  # the push took it
-            await eventually(lambda: len(broker.long_polls) == 1)
-            await broker.push(item(queue, "2"))
-            messages = await poll.answered
-        results = await stuck
-        later = await broker.start_poll(queue, wait_s=30, auto_ack=auto_ack).answered
-
-    assert names(messages) == ["2"]
-    assert statuses(results) == ["queued"]
-    assert [(m["transactionId"], m["deliveryAttempt"]) for m in later] == [("1", 1)]
 
 
 @pytest.mark.parametrize("point", POINTS)

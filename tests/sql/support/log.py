@@ -439,8 +439,7 @@ class Log:
         """Push for polls that wait, by partition with their group; return what they got."""
         groups = [polls.get(id_, (None, None)) for id_ in sorted(writes)]
         columns = _columns(
-            (None,) * 5 if p is None else (g, p.lease_id, p.batch, p.auto_ack, p.lease_s)
-            for g, p in groups
+            (None,) * 4 if p is None else (g, p.lease_id, p.batch, p.lease_s) for g, p in groups
         )
         found = await self._push_known(HAND_OVER_CALL, writes, heads, since, versions, *columns)
         return {id_: tuple(claim) for id_, first, _, *claim in found if first is None}

@@ -573,14 +573,27 @@ def test_as_many_polls_try_as_partitions_were_announced_beyond_those_that_waited
     assert [parking.may_join("group") for _ in range(4)] == [False, False, True, True]
 
 
+def take_for(parking, topic, count, *, scopes=("group",), may_get=str.islower):
+    return parking.take_for(topic, count, fits=lambda scope: scope in scopes, may_get=may_get)
+
+
 def test_polls_are_handed_out_for_what_is_pushed_oldest_first():
     parking = ParkedPolls()
     park_all(parking, "abc")
 
-    assert parking.take_for("queue", 2, fits=lambda scope: scope == "group") == ["a", "b"]
+    assert take_for(parking, "queue", 2) == ["a", "b"]
     assert len(parking) == 1
-    assert parking.take_for("queue", 2, fits=lambda scope: False) == []
-    assert parking.take_for("other", 2, fits=lambda scope: True) == []
+    assert take_for(parking, "queue", 2, scopes=()) == []
+    assert take_for(parking, "other", 2) == []
+
+
+def test_polls_that_may_not_get_what_is_pushed_stay():
+    parking = ParkedPolls()
+    park_all(parking, "Abc")
+
+    assert take_for(parking, "queue", 2) == ["b"]
+    assert take_for(parking, "queue", 1) == []
+    assert len(parking) == 2
 
 
 def test_polls_that_have_a_reason_to_try_are_not_handed_out():
@@ -588,7 +601,7 @@ def test_polls_that_have_a_reason_to_try_are_not_handed_out():
     park_all(parking, "a")
     parking.wake("queue", 1, 1.0)
 
-    assert parking.take_for("queue", 1, fits=lambda scope: True) == []
+    assert take_for(parking, "queue", 1) == []
 
 
 def memory_of(parking):
@@ -669,7 +682,8 @@ class ParkingMachine(RuleBasedStateMachine):
 
     @rule(topic=st.sampled_from("xyz"), count=st.integers(1, 3))
     def hand_over(self, topic, count):
-        polls = self.parking.take_for(topic, count, fits=lambda scope: scope != "b")
+        scopes = SCOPES.keys() - {"b"}
+        polls = take_for(self.parking, topic, count, scopes=scopes, may_get=lambda _: True)
         fitting = [
             scope
             for scope, topic_of_scope in SCOPES.items()

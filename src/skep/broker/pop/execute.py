@@ -119,7 +119,7 @@ class PopExecutor:
             return
         except Unavailable as error:
             if not isinstance(error, NotExecuted):
-                self.note_doubtful(polls)
+                self._note_doubtful(polls)
             raise
         taken: dict[int, list[TakenSegment]] = {}
         without_partition: set[int] = set()
@@ -146,7 +146,7 @@ class PopExecutor:
             elif not poll.is_settled:
                 self._find_nothing(poll)
 
-    def note_doubtful(self, polls: Sequence[Poll]) -> None:
+    def _note_doubtful(self, polls: Sequence[Poll]) -> None:
         """Note that it is unknown whether these polls claimed something."""
         for poll in polls:
             if poll.is_settled:

@@ -3,7 +3,8 @@
 Where consumers keep up, a push would make a partition ready, and wake a poll that claims it with
 a call of its own. Instead the push names the polls that wait; its call claims for them what it
 stores, and the messages need not be read. Only small pushes do: under load polls gather more
-messages by a claim of their own, and each answer costs as much as a claim.
+messages by a claim of their own, and each answer costs as much as a claim. And only polls that
+acknowledge later: a claim that is acknowledged on delivery could not be given back for certain.
 
 A push may have to wait for a lock, and its polls with it. They go back to the others after a moment
 (`PATIENCE_S`); what the call claims for them then is given back.
@@ -26,7 +27,7 @@ from skep.broker.pop.execute import PopExecutor
 from skep.broker.pop.lease_memory import KEY_BYTES
 from skep.broker.pop.long_poll import LongPolls
 from skep.db.access.errors import NotExecuted
-from skep.model.errors import Unavailable
+from skep.model.errors import SkepError, Unavailable
 
 PARTITIONS_MAX: Final = 16
 """Pushes into more partitions at once wake polls."""
@@ -65,15 +66,14 @@ class Offer:
         self._is_recalled = False
 
     def columns(self, partition_ids: Sequence[int]) -> tuple[Sequence[object], ...]:
-        """Return group, lease, batch, autoAck and seconds of lease for each partition."""
+        """Return group, lease, batch and seconds of lease for each partition."""
         rows = [
-            (None, None, None, None, None)
+            (None, None, None, None)
             if offered is None
             else (
                 offered[1].group_id,
                 offered[2],
                 offered[0].options.batch,
-                offered[0].options.auto_ack,
                 offered[0].options.lease_s,
             )
             for offered in map(self._offered.get, partition_ids)
@@ -90,19 +90,16 @@ class Offer:
         self, kind: object, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._timer.cancel()
-        is_unknown = isinstance(error, Unavailable | asyncio.CancelledError) and not isinstance(
-            error, NotExecuted
+        # An error that is not one of ours may come after the commit.
+        is_unknown = error is not None and (
+            not isinstance(error, SkepError)
+            or (isinstance(error, Unavailable) and not isinstance(error, NotExecuted))
         )
-        for poll, group, lease_id in self._offered.values():
-            if self._is_recalled:
-                if is_unknown:
-                    self._pop.undo_claim(group, lease_id)
-            elif is_unknown:
-                self._executor.note_doubtful([poll])
-                if not poll.is_settled:
-                    poll.fail(Unavailable())
-            elif not poll.is_settled:
-                self._long_polls.park(poll)
+        if is_unknown:
+            for _, group, lease_id in self._offered.values():
+                self._pop.undo_claim(group, lease_id)
+        if not self._is_recalled:
+            self._park_again()
 
     def give(
         self,
@@ -136,9 +133,12 @@ class Offer:
 
     def _recall(self) -> None:
         self._is_recalled = True
+        self._park_again()
+
+    def _park_again(self) -> None:
         for poll, _, _ in self._offered.values():
             if not poll.is_settled:
-                poll.lease_id = uuid4()
+                poll.lease_id = uuid4()  # the other one may be used up
                 self._long_polls.park(poll)
 
 
@@ -152,7 +152,11 @@ class HandOvers:
 
     def are_waited_for(self, partition_count: int) -> bool:
         """Tell whether it may be that polls wait for pushes into so many partitions."""
-        return partition_count <= PARTITIONS_MAX and len(self.long_polls) > 0
+        return (
+            partition_count <= PARTITIONS_MAX
+            and len(self.long_polls) > 0
+            and not self.executor.is_paused()
+        )
 
     def offer(self, pushes: Sequence[tuple[Partition, Sequence[bytes]]]) -> Offer | None:
         """Take polls that wait for what is about to be pushed; None if none do."""

@@ -103,7 +103,9 @@ class LongPolls:
 
         Each is answered, or parked again.
         """
-        polls = self._parked.take_for(queue_id, count, fits=_is_of_any_partition)
+        polls = self._parked.take_for(
+            queue_id, count, fits=_is_of_any_partition, may_get=_has_a_lease_to_fill
+        )
         now = self._loop.time()
         for poll in polls:
             del self._tickets[poll]
@@ -139,7 +141,7 @@ class LongPolls:
         ticket = self._tickets.get(poll)
         if poll.undo_claim is not None and ticket is not None:
             # What it may have claimed looks taken to other polls; only its next attempt undoes it.
-            self._parked.wake_scope(ticket.scope, len(self._parked), self._loop.time())
+            self._parked.wake_scope(ticket.scope, len(self._tickets), self._loop.time())
             self._schedule()
         return True
 
@@ -257,6 +259,15 @@ class LongPolls:
 
 def _is_of_any_partition(scope: Scope) -> bool:
     return not scope[1]
+
+
+def _has_a_lease_to_fill(poll: Poll) -> bool:
+    """Tell whether a claim for the poll can be given back later without a loss.
+
+    One with autoAck leaves nothing behind that fences it: the next claim of the partition would
+    bury it. One that may have claimed something already has to undo that first.
+    """
+    return not poll.options.auto_ack and poll.undo_claim is None
 
 
 def _scope_of(poll: Poll) -> Scope:

@@ -212,18 +212,26 @@ class ParkedPolls(Generic[S, P]):
         due, self._due = self._due, {}
         return [(waiting.scope, self._send_out(waiting, now)) for waiting in due.values()]
 
-    def take_for(self, topic: Hashable, count: int, *, fits: Callable[[S], bool]) -> list[P]:
+    def take_for(
+        self,
+        topic: Hashable,
+        count: int,
+        *,
+        fits: Callable[[S], bool],
+        may_get: Callable[[P], bool],
+    ) -> list[P]:
         """Let go of the oldest polls of a scope of a topic, for what is being pushed into it.
 
-        At most `count`; none of a scope that has a reason to try. Those that do not get it after
-        all park again.
+        At most `count`, of the oldest `count`; none of a scope that has a reason to try. Those that
+        do not get it after all park again.
         """
         for waiting in islice(self._by_topic.get(topic, {}).values(), _SCOPES_LOOKED_AT):
             if waiting.parked and not waiting.wanted and fits(waiting.scope):
-                tickets = list(islice(waiting.parked, count))
-                for ticket in tickets:
-                    self.leave(ticket)
-                return [ticket.poll for ticket in tickets]
+                oldest = islice(waiting.parked, count)
+                if tickets := [ticket for ticket in oldest if may_get(ticket.poll)]:
+                    for ticket in tickets:
+                        self.leave(ticket)
+                    return [ticket.poll for ticket in tickets]
         return []
 
     def returned(

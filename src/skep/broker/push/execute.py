@@ -47,7 +47,7 @@ select partition_id, first, created_at, null::bigint, null::bigint, null::boolea
 from skep.push_guaranteed($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, false)
 union all
 select partition_id, null, null, taken_from, taken_to, is_individual, is_only
-from skep.hand_over($1, $2, $11, $12, $13, $14, $15)
+from skep.hand_over($1, $2, $11, $12, $13, $14)
 """
 PUSH_CONTESTED_CALL: Final = (
     "select * from skep.push_contested($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"

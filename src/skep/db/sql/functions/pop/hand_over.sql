@@ -1,7 +1,7 @@
 -- hand_over: give polls that wait what was just pushed, and wake the other idle cursors.
 -- Takes   per partition pushed to, in parallel arrays: p_partition_id, ascending; p_count, the
 --         messages pushed; and the poll that gets them: p_group_id (null: no poll), p_lease_id
---         (new), p_batch, p_auto_ack, p_lease_s (0: the queue's lease time).
+--         (new), p_batch, p_lease_s (0: the queue's lease time).
 -- Returns a row per claim, of the messages (taken_from, taken_to]. is_only: the partition has no
 --         other cursor. No row for a partition that is not idle for the group, or where a claim
 --         takes more than waits_behind.
@@ -12,10 +12,11 @@
 --         push claims it for that poll: two transactions and two changes of the cursor become one,
 --         and nothing is read, because the broker has the messages. It does what wake_idle and
 --         pop_messages would do one after the other, in one update: that waits for cursors in index
---         order, and looks again at one that changed meanwhile.
+--         order, and looks again at one that changed meanwhile. Not for polls that are acknowledged
+--         on delivery: the next claim of the partition would bury one that is to be undone.
 create function skep.hand_over(
   p_partition_id bigint[], p_count integer[], p_group_id integer[], p_lease_id uuid[],
-  p_batch integer[], p_auto_ack boolean[], p_lease_s integer[])
+  p_batch integer[], p_lease_s integer[])
 returns table (
   partition_id bigint, taken_from bigint, taken_to bigint, is_individual boolean, is_only boolean)
 language plpgsql as $$
@@ -26,37 +27,30 @@ begin
   return query
   with looked_at as (
     update skep.cursor c
-    set acked = case when t.is_done and skep.waits_behind(c, t.group_id, t.low) then t.high
-                     else c.acked end,
-        leased_from = case when skep.waits_behind(c, t.group_id, t.low) then t.low
+    set leased_from = case when skep.waits_behind(c, t.group_id, t.low) then t.low
                            else c.leased_from end,
-        leased = case when not t.is_done and skep.waits_behind(c, t.group_id, t.low) then t.high
-                      end,
+        leased = case when skep.waits_behind(c, t.group_id, t.low) then t.high end,
         lease_id = case when skep.waits_behind(c, t.group_id, t.low) then t.lease_id
                         else c.lease_id end,
-        delivered = case when not t.is_done and skep.waits_behind(c, t.group_id, t.low) then t.high
+        delivered = case when skep.waits_behind(c, t.group_id, t.low) then t.high
                          else c.delivered end,
-        deliveries = case when not t.is_done and skep.waits_behind(c, t.group_id, t.low) then 1
+        deliveries = case when skep.waits_behind(c, t.group_id, t.low) then 1
                           else c.deliveries end,
-        steps = case when t.is_done or skep.waits_behind(c, t.group_id, t.low) is not true
-                     then c.steps end,
-        unanswered = case when skep.waits_behind(c, t.group_id, t.low) is not true
-                          then c.unanswered
-                          when t.is_done then 0 else c.unanswered + 1 end,
+        steps = case when skep.waits_behind(c, t.group_id, t.low) is not true then c.steps end,
+        unanswered = c.unanswered
+          + coalesce(skep.waits_behind(c, t.group_id, t.low), false)::integer,
         nacked = null,
         retry_at = null,
         available_at = case when skep.waits_behind(c, t.group_id, t.low) then t.next_at
                             else v_now + make_interval(secs => t.hold_s) end
     from (
-      select i.id, g.id as group_id, i.lease_id, i.auto_ack as is_done, q.hold_s,
+      select i.id, g.id as group_id, i.lease_id, q.hold_s,
              p.head - i.count as low, least(p.head, p.head - i.count + i.batch) as high,
-             case when not i.auto_ack then v_now + make_interval(
-                    secs => coalesce(nullif(i.lease_s, 0), nullif(q.lease_time_s, 0), 60))
-                  when i.batch < i.count then v_now end as next_at,
+             v_now + make_interval(
+               secs => coalesce(nullif(i.lease_s, 0), nullif(q.lease_time_s, 0), 60)) as next_at,
              q.is_individual
-      from unnest(
-             p_partition_id, p_count, p_group_id, p_lease_id, p_batch, p_auto_ack, p_lease_s)
-             i(id, count, group_id, lease_id, batch, auto_ack, lease_s)
+      from unnest(p_partition_id, p_count, p_group_id, p_lease_id, p_batch, p_lease_s)
+             i(id, count, group_id, lease_id, batch, lease_s)
       cross join lateral (
         select p.head, p.queue_id from skep.partition p where p.id = i.id offset 0
       ) p
