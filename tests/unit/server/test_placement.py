@@ -67,6 +67,21 @@ def test_a_worker_without_room_gets_nothing_and_one_with_little_gets_little():
     assert decide(placement, 0.3) == Move(0, 10)
 
 
+def test_workers_that_leave_at_the_same_time_share_the_room():
+    placement = worker(3, w1=0.1, w2=0.1)
+    placement.hear(0, Load(0.1, room=90), NOW)
+    assert decide(placement, 0.2) == Move(0, 30)
+    placement.hear(0, Load(0.1, room=2), NOW)
+    assert decide(placement, 0.2) is None
+
+
+def test_full_workers_that_spread_at_the_same_time_share_the_room():
+    placement = worker(0, w1=0.95, w2=0.95)
+    placement.hear(3, Load(0.0, room=60), NOW)
+
+    assert decide(placement, 1.0, active=1_000) == Move(3, 20)
+
+
 @given(busy=st.floats(FULL, 1), other=st.floats(0, 1))
 def test_what_was_spread_does_not_come_back_at_the_next_look(busy, other):
     move = decide(worker(0, w1=other), busy, active=1_000)

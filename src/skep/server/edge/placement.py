@@ -74,7 +74,9 @@ class Placement:
         if self._index in keeping:
             return None
         worker = min(keeping, key=lambda each: (others[each].busy, each))
-        return Move(worker, min(active, others[worker].room))
+        leaving = len(others) + 1 - needed  # they all hand over at once, and share the room
+        count = min(active, others[worker].room // leaving)
+        return Move(worker, count) if count else None
 
 
 def _spread(busy: float, active: int, others: dict[int, Load]) -> Move | None:
@@ -82,5 +84,6 @@ def _spread(busy: float, active: int, others: dict[int, Load]) -> Move | None:
     if not others:
         return None
     worker, load = min(others.items(), key=lambda each: (each[1].busy, each[0]))
-    count = min(ceil(active * (busy - load.busy) / (2 * busy)), load.room)
+    full = 1 + sum(each.busy >= FULL for each in others.values())
+    count = min(ceil(active * (busy - load.busy) / (2 * busy)), load.room // full)
     return Move(worker, count) if load.busy < FULL - LIGHT and count > 0 else None
