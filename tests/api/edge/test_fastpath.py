@@ -155,6 +155,17 @@ async def test_a_known_head_waits_for_the_application_request_before_it():
         assert await client.bodies(2) == [b"cold /cold ", b"GET /hot "]
 
 
+async def test_the_end_of_a_request_is_not_taken_for_a_head():
+    async with serving() as edge, edge.client() as client:
+        head = b"POST /hot HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+        last_chunk = b"0\r\n\r\n"
+        await client.send_in_pieces(head + last_chunk, size=len(head))
+        assert (await client.answer()).body == b"POST /hot "
+        client.send(last_chunk)
+
+        assert (await client.answer()).status == 400
+
+
 async def test_a_known_head_follows_routes_that_were_replaced():
     async with serving() as edge, edge.client() as client:
         client.request("GET", "/hot")

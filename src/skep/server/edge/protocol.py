@@ -115,6 +115,7 @@ class FastPathProtocol(HttpToolsProtocol):
         self._known = KnownHeads(self.edge.routes.version)
         self._reading = _NOTHING
         self._read = b""  # the current one, if it is being parsed
+        self._is_first_of_read = False  # whether the request that it completes began it
         self._request_bytes = 0  # of the request being read, counting its first read in full
         self._progress_bytes = 0  # `_request_bytes` when the read timeout was last extended
         self._raw_headers: list[tuple[bytes, bytes]] = []
@@ -162,6 +163,7 @@ class FastPathProtocol(HttpToolsProtocol):
                 self._run(Exchange(self, head, head.handler, body))
                 return
         self._request_bytes += len(data)
+        self._is_first_of_read = is_at_boundary
         while data:
             self._read = data
             data = self._feed(data, is_at_boundary=is_at_boundary)
@@ -264,11 +266,12 @@ class FastPathProtocol(HttpToolsProtocol):
             self._incoming = None
             incoming.body = bytes(self._body)
             self._body = b""
-            if not self._is_last:
+            if self._is_first_of_read and not self._is_last:
                 self._learn(incoming)
             self._run(incoming)
         elif not self._head_without_upgrade:
             super().on_message_complete()
+        self._is_first_of_read = False
 
     def _run(self, exchange: Exchange) -> None:
         turns = self._turns
@@ -511,6 +514,7 @@ class FastPathProtocol(HttpToolsProtocol):
         head, self._head_without_upgrade = self._head_without_upgrade, b""
         if not head:
             self._ticker.cancel()
+            self._is_deaf = True  # it is not a connection between two requests any more
             self.handle_websocket_upgrade()
             return b""
         self._renew_parser()
