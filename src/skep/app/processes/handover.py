@@ -73,12 +73,17 @@ class Handover:
             each.setblocking(False)
         self._loop.add_reader(own.fileno(), self._receive)
         self._timer = self._loop.call_later(INTERVAL_S, self._look)
-        self._report(0.0)
+        self._report(0.0, room=self._room)
+
+    @property
+    def _room(self) -> int:
+        return self._connections_max - len(self._connections)
 
     def stop(self) -> None:
         """Keep the connections that are here, and take in no more."""
         self._timer.cancel()
         self._edge.departure = None
+        self._report(0.0, room=0)
         self._loop.remove_reader(self._own.fileno())
 
     def _look(self) -> None:
@@ -86,7 +91,7 @@ class Handover:
         self._timer = self._loop.call_later(INTERVAL_S, self._look)
         busy, idle_cores = self._clock.read()
         self._busy, busy = busy, (self._busy + busy) / 2
-        self._report(busy)
+        self._report(busy, room=self._room)
         now = self._loop.time()
         since = now - INTERVAL_S
         active = 0
@@ -98,7 +103,7 @@ class Handover:
         self.begin(self._placement.decide(busy, idle_cores=idle_cores, active=active, now=now))
 
     def hears(self, worker: int) -> bool:
-        """Tell whether a worker has reported of late."""
+        """Tell whether a worker has reported of late, and takes connections."""
         return self._placement.is_there(worker, self._loop.time())
 
     def begin(self, move: Move | None) -> None:
@@ -106,8 +111,7 @@ class Handover:
         self._move = move
         self._edge.departure = None if move is None else self._offer
 
-    def _report(self, busy: float) -> None:
-        room = self._connections_max - len(self._connections)
+    def _report(self, busy: float, *, room: int) -> None:
         report = _REPORT.pack(self._index, busy, room)
         for worker, other in enumerate(self._sockets):
             if worker != self._index:
@@ -132,7 +136,7 @@ class Handover:
             try:
                 socket.send_fds(self._sockets[move.worker], [b"\0"], descriptors)
             except OSError:  # its queue is full: they stay, until their next answer
-                return
+                break
             for each in part:
                 each.transport.abort()  # closes our descriptor, not the connection
             move = Move(move.worker, move.connections - len(part))

@@ -53,16 +53,14 @@ class Placement:
         self._others[worker] = load, now
 
     def is_there(self, worker: int, now: float) -> bool:
-        """Tell whether a worker has reported of late."""
+        """Tell whether a worker has reported of late, and takes connections."""
         known = self._others.get(worker)
-        return known is not None and now - known[1] < FRESH_S
+        return known is not None and known[0].room > 0 and now - known[1] < FRESH_S
 
     def decide(self, busy: float, *, idle_cores: float, active: int, now: float) -> Move | None:
         """Return what this worker should hand over, whose `active` connections make it `busy`."""
         others = {
-            worker: load
-            for worker, (load, _) in self._others.items()
-            if load.room > 0 and self.is_there(worker, now)
+            worker: load for worker, (load, _) in self._others.items() if self.is_there(worker, now)
         }
         if busy >= FULL and idle_cores >= 1:
             return _spread(busy, active, others)
