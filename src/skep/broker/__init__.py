@@ -5,6 +5,5 @@ and ack have `accept` (what a request must be, and how it enters the engine) and
 call does with a batch of requests); `skep.app.parts` binds the two to an operation of the engine.
 A request that finds no room branches off to `overload`, a push that finds no database to
 `failover`. Small topics (`streams`, `traces`) are modules. The other modules here are shared:
-`directory` (names to ids), `timestamps`, `paging`, `polling_loop`,
-`timetable`.
+`directory` (names to ids), `timestamps`, `paging`, `polling_loop`, `timetable`.
 """

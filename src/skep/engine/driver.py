@@ -1,7 +1,8 @@
 """Carry out what the fusion core decides: run calls, and find the failing unit when one fails.
 
 The driver gathers everything submitted in one turn of the event loop, asks the core what may leave,
-and runs each call as a task. When a call fails:
+and runs each call as a task, by the executor that `skep.app.parts` named for the operation. When a
+call fails:
 
 * refused data, or a bug: the call is halved until the failing unit is alone; only that one fails;
 * not executed (deadlock, timeout, no connection): the same call is run again, with growing pauses;

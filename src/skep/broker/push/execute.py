@@ -1,11 +1,13 @@
 """Store a batch of pushes in few calls, each message once.
 
 Duplicates are found in three places: within the flush, in this process's cache (confirmed by one
-look-up), and by the database. Partitions that only this process pushes into go through
-`push_guaranteed`, which stores what the cache guarantees without a look-up. Where others push too,
-`push_contested` stores it as well and compares it with what they stored meanwhile. The rest goes
-through `push_segments`, which probes what the cache does not guarantee. Where that finds duplicates
-it stores nothing for the partition and returns their positions; the other messages are sent again.
+look-up), and by the database: before the push where the cache has no memory of the window
+(`search_windows`), in it for what others stored meanwhile. Partitions that only this process pushes
+into go through `push_guaranteed`, which stores what the cache guarantees without a look-up. Where
+others push too, `push_contested` stores it as well and compares it with what they stored meanwhile.
+The rest goes through `push_segments`, which probes what the cache does not guarantee. Where that
+finds duplicates it stores nothing for the partition and returns their positions; the other messages
+are sent again.
 """
 
 import asyncio

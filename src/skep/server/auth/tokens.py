@@ -6,7 +6,8 @@ HS256, an RSA key RS256, a P-256 key ES256, an Ed25519 key EdDSA. So a public ke
 an HMAC secret, and `none` has no key. Keys of other kinds in a JWKS document are ignored, secrets
 too. Every refusal is an `Unauthenticated` that reveals nothing of the keys.
 
-Pure: keys and rules are arguments; only the clock is PyJWT's.
+Pure: keys and rules are arguments; only the clock is PyJWT's. `authenticator` remembers tokens that
+were verified, so most requests do not come here.
 """
 
 import re

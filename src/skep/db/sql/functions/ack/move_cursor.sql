@@ -1,4 +1,4 @@
--- move_cursor: write the result of a call's acks to one cursor.
+-- move_cursor: write the result of acks to one cursor where they are not plain.
 -- Takes   p_acked: its position after cumulative acks. p_done: offsets finished individually.
 --         p_nacked: offsets to deliver again; of these p_failed failed, p_failures times so far.
 --         p_retry_at: when they may come again. p_ends_lease: although part of it is unanswered.
@@ -11,9 +11,10 @@
 --         is left and no push is in flight (see take_partitions). A lease with nacked messages
 --         lasts at least until they may come again, or its end would deliver them early. An
 --         unfenced ack does not shorten a back-off. Failure counts are forgotten when the message
---         is done. Cursors also move in complete_leases (plain acks of many partitions),
---         take_partitions (claims and auto-acks), release_claims (a claim taken back), pass_cursors
---         (messages that went away) and seek_cursors (seek).
+--         is done. Most acks are plain: complete_lease moves the cursor of the only ack of a call,
+--         complete_leases those of many. Cursors also move in take_partitions (claims and
+--         auto-acks), release_claims (a claim taken back), pass_cursors (messages that went away)
+--         and seek_cursors (seek).
 create function skep.move_cursor(
   p_cursor skep.cursor, p_acked bigint, p_done bigint[], p_nacked bigint[], p_failed bigint[],
   p_failures integer[], p_retry_at timestamptz, p_ends_lease boolean, p_now timestamptz)

@@ -1,10 +1,11 @@
 -- push_segments: append messages to each of many partitions.
 -- Takes   p_partition_id: ascending, no id twice. p_count: messages. p_keys: their keys. p_body:
---         the bodies of the segments, p_row_to and p_row_end as row_spans. p_guaranteed_to, p_guaranteed_since: the broker's cache proves
---         that none of the keys occurs up to guaranteed_to in segments created at or after
---         guaranteed_since (0 and 'infinity': it proves nothing). p_resolve: this repeats a call
---         whose outcome was lost, so search above guaranteed_to whatever the window. p_queue_id,
---         p_version: the queues and the versions of their rules; null inside the database.
+--         the bodies of the segments, p_row_to and p_row_end as row_spans. p_guaranteed_to,
+--         p_guaranteed_since: the broker's cache proves that none of the keys occurs up to
+--         guaranteed_to in segments created at or after guaranteed_since (0 and 'infinity': it
+--         proves nothing). p_resolve: this repeats a call whose outcome was lost, so search above
+--         guaranteed_to whatever the window. p_queue_id, p_version: the queues and the versions of
+--         their rules; null inside the database.
 -- Returns per existing partition. Stored: first and created_at. Not stored because of duplicates:
 --         duplicate_index (0-based) and duplicate_offset. In both cases, if others pushed since
 --         guaranteed_to: gap_first, gap_keys, gap_created_at, which the broker adds to its cache.
@@ -14,15 +15,16 @@
 -- Locks   skep.partition rows for no key update, in id order; then idle skep.cursor rows in
 --         (partition_id, group_id) order.
 -- Model   Failover!Store, Push!Lock, Push!Refuse
--- Why     Offsets are allocated under the row lock, held to commit, so offset order is commit order
---         and a reader never passes a message that appears later. Duplicates are found before
---         anything is allocated: no savepoint, no rollback; the broker sends the rest again.
---         created_at is taken under the lock and never decreases along a partition, even if the
---         server's clock does. A repeated call ignores deferred operations: its first try may have
---         come before them. Here and in all hot functions, rows are looked up by laterals that hold
---         a lock or `offset 0`. That leaves the planner one way: row by row through the index.
---         Plans are cached, and one made for two partitions (read the whole index and join) would
---         be kept for a hundred thousand.
+-- Why     Brokers call push_guaranteed, push_contested or this; SQL enters by push_messages. The
+--         others of this folder are steps of these. Offsets are allocated under the row lock, held
+--         to commit, so offset order is commit order and a reader never passes a message that
+--         appears later. Duplicates are found before anything is allocated: no savepoint, no
+--         rollback; the broker sends the rest again. created_at is taken under the lock and never
+--         decreases along a partition, even if the server's clock does. A repeated call ignores
+--         deferred operations: its first try may have come before them. Here and in all hot
+--         functions, rows are looked up by laterals that hold a lock or `offset 0`. That leaves the
+--         planner one way: row by row through the index. Plans are cached, and one made for two
+--         partitions (read the whole index and join) would be kept for a hundred thousand.
 create function skep.push_segments(
   p_partition_id bigint[], p_count integer[], p_guaranteed_to bigint[],
   p_guaranteed_since timestamptz[], p_keys bytea[], p_body bytea[], p_resolve boolean,

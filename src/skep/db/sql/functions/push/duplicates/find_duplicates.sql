@@ -3,11 +3,12 @@
 -- Returns one row. duplicate_index, duplicate_offset: which new keys are stored, and where (the
 --         newest place); null if none. No stored message stands for two new keys. gap_*: the keys
 --         above guaranteed_to in offset order, if they are few enough to send.
--- Locks   none; the caller holds the partition, so nothing can be added meanwhile.
+-- Locks   none.
 -- Model   Push!Searched
--- Why     Here, under the partition's lock, is decided what a broker could not know. It only knows
---         repeats within one call, and those of keys its cache remembers, which confirm_duplicates
---         looks up. The walk goes backwards and stops at the start of the window, or where the
+-- Why     Here is decided what a broker could not know. It only knows repeats within one call, and
+--         those of keys its cache remembers, which confirm_duplicates looks up. push_doubtful calls
+--         it under the partition's lock, so nothing can be added meanwhile; search_windows and
+--         schedule_messages before it, for what lies below an offset. The walk goes backwards and stops at the start of the window, or where the
 --         guarantee begins if it reaches back to it: created_at never decreases along a partition,
 --         which may keep far more than its window.
 create function skep.find_duplicates(
