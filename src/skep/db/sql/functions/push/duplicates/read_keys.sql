@@ -1,10 +1,10 @@
--- read_keys: the keys of partitions' duplicate windows, to fill a broker's cache.
+-- read_keys: the keys of partitions' duplicate windows, for Spark's sink.
 -- Takes   p_segments_max: segments per partition.
 -- Returns per partition one row without a segment: head and window_start; then its newest segments
 --         inside the window, newest first: first, created_at, keys.
 -- Locks   none.
--- Why     The cache is filled before the push, without the partition's lock; push_segments probes
---         what comes between.
+-- Why     The sink compares what it staged with them on the executors, before its commit. Brokers
+--         read windows in steps (read_window); those of the release before still call this.
 create function skep.read_keys(p_partition_id bigint[], p_segments_max integer)
 returns table (
   partition_id bigint, head bigint, window_start timestamptz, first bigint,
