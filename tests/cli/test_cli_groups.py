@@ -23,7 +23,7 @@ def test_groups_are_listed_with_their_lag(skep, billing):
     table = skep("groups", "list", "--queue", billing).out
 
     assert {row["name"]: row["totalLag"] for row in rows}["billing"] == 3
-    assert table.splitlines()[0].split()[:4] == ["name", "queueName", "state", "totalLag"]
+    assert table.splitlines()[0].split()[:4] == ["name", "queueName", "condition", "totalLag"]
 
 
 def test_a_queue_without_groups_ends_with_4(skep, queue):

@@ -203,11 +203,24 @@ class Groups(Resource[S_co]):
 
     @RequestMethod
     def find(
-        self, *, queue: str | None = None, limit: int = 1000, offset: int = 0
+        self,
+        *,
+        queue: str | None = None,
+        condition: str | None = None,
+        sort: Literal["name", "worst"] = "name",
+        limit: int = 1000,
+        offset: int = 0,
     ) -> Request[list[GroupEntry]]:
         """Return groups, one entry per group and queue."""
         return ask(
-            list[GroupEntry], "GET", "consumer-groups", queue=queue, limit=limit, offset=offset
+            list[GroupEntry],
+            "GET",
+            "consumer-groups",
+            queue=queue,
+            condition=condition,
+            sort=sort,
+            limit=limit,
+            offset=offset,
         )
 
     @RequestMethod

@@ -300,7 +300,10 @@ class GroupEntry(msgspec.Struct, rename="camel", kw_only=True):
     """Messages it has yet to finish."""
     max_time_lag: int = 0
     """Age of the oldest of them, in seconds."""
+    condition: str = ""
+    """In one word: stalled, no-consumers, lagging, paused, consuming or empty."""
     state: str = ""
+    """The word that Queen has for it."""
     subscription_mode: str = ""
     is_paused: bool = False
     estimated: bool = False
@@ -322,6 +325,8 @@ class GroupLag(msgspec.Struct, rename="camel", kw_only=True):
 
     consumer_group: str
     queue_name: str
+    condition: str = ""
+    """As `GroupEntry.condition`."""
     state: str
     partition_count: int
     partitions_with_lag: int

@@ -15,6 +15,7 @@ from time import perf_counter
 from typing import Final, NamedTuple, TypeAlias
 
 from skep.telemetry import histograms
+from skep.telemetry.group_activity import GroupActivity
 
 QUEUES_EXPOSED: Final = 100
 OTHER_QUEUES: Final = ""
@@ -215,6 +216,7 @@ class Meters:
         """By SQL function."""
         self.operations: Final[defaultdict[str, OperationMeter]] = defaultdict(OperationMeter)
         self.queues: Final = QueueMeters(exposed_max=queues_exposed)
+        self.groups: Final = GroupActivity()
         self.loop_lag: Final = histograms.Histogram(histograms.DURATION_BOUNDS_S)
         self.unknown_fields = 0
         """Of pushed items."""

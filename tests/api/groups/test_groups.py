@@ -63,7 +63,8 @@ async def test_a_group_is_listed_with_the_members_of_the_wire_and_ours(client, q
 
     entry = (await entries(client, queue))["bees"]
 
-    assert {name: entry[name] for name in entry if name != "subscriptionCreatedAt"} == {
+    times = ("subscriptionCreatedAt", "lastPolledAt", "lastProgressAt")
+    assert {name: entry[name] for name in entry if name not in times} == {
         "name": "bees",
         "topics": [queue],
         "queueName": queue,
@@ -74,13 +75,14 @@ async def test_a_group_is_listed_with_the_members_of_the_wire_and_ours(client, q
         "totalLag": 2,
         "maxTimeLag": 0,
         "state": "Stable",
+        "condition": "consuming",
         "subscriptionMode": "all",
         "subscriptionTimestamp": None,
         "isPaused": False,
         "conflation": False,
         "estimated": False,
     }
-    assert entry["subscriptionCreatedAt"].endswith("Z")
+    assert all(entry[name].endswith("Z") for name in times)
 
 
 async def test_defect_39_the_total_lag_is_a_number_for_each_group_by_itself(client, queue):
@@ -97,6 +99,89 @@ async def test_defect_39_a_group_that_never_consumed_is_not_dead_for_that(client
     await client.pop(queue, consumerGroup="bees")
 
     assert (await entries(client, queue))["bees"]["state"] == "Idle"
+
+
+async def seen(broker, queue, **ages):
+    """Let what is known of the group `bees` be so many seconds old."""
+    async with broker.sql() as sql:
+        await sql.execute(
+            """
+            insert into skep.group_activity
+            select g.id, k.now - make_interval(secs => $2), k.now - interval '1 day',
+                   k.now - make_interval(secs => $3), k.now - make_interval(secs => $4)
+            from skep.consumer_group g join skep.queue q on q.id = g.queue_id
+            cross join (select skep.now()) k(now)
+            where q.name = $1 and g.name = 'bees'
+            on conflict (group_id) do update
+            set polled_at = excluded.polled_at, expected_from = excluded.expected_from,
+                progressed_at = excluded.progressed_at, failed_at = excluded.failed_at
+            """,
+            queue,
+            *(ages.get(name) for name in ("polled", "progressed", "failed")),
+        )
+        await sql.execute(
+            """
+            update skep.consumer_group g set first_polled_at = '2020-01-01'
+            from skep.queue q
+            where q.id = g.queue_id and q.name = $1 and g.first_polled_at is not null
+            """,
+            queue,
+        )
+
+
+async def condition_of(client, queue, group="bees"):
+    listed = (await entries(client, queue))[group]["condition"]
+    lag = await ask(client, "GET", path_of(group, queue, "/lag"))
+    assert lag["condition"] == listed
+    return listed
+
+
+@pytest.mark.parametrize(
+    ("ages", "condition"),
+    [
+        ({"polled": 1, "progressed": 1}, "lagging"),
+        ({"polled": 1, "progressed": 1000}, "stalled"),
+        ({"polled": 1, "progressed": 500, "failed": 1}, "stalled"),
+        ({"polled": 1000, "progressed": 1000}, "no-consumers"),
+    ],
+    ids=str,
+)
+async def test_a_group_that_is_behind_has_a_condition(client, broker, queue, ages, condition):
+    await client.pop(queue, consumerGroup="bees")
+    await client.push_payloads(queue, 1)
+    await age(broker, queue, 1000)
+    await seen(broker, queue, **ages)
+
+    assert await condition_of(client, queue) == condition
+
+
+async def test_pausing_shows_and_resuming_starts_afresh(client, broker, queue):
+    await client.pop(queue, consumerGroup="bees")
+    await client.push_payloads(queue, 1)
+    await age(broker, queue, 1000)
+    await seen(broker, queue, polled=1, progressed=1000)
+    for path in (path_of("bees", queue), f"/api/v1/queues/{quote(queue)}"):
+        await ask(client, "POST", f"{path}/pause")
+        assert await condition_of(client, queue) == "paused"
+        await ask(client, "POST", f"{path}/resume")
+        assert await condition_of(client, queue) == "lagging"
+
+
+async def test_groups_in_need_come_first_and_can_be_found(client, broker, queue):
+    for group in ("ants", "bees"):
+        await client.pop(queue, consumerGroup=group)
+    await client.push_payloads(queue, 1)
+    await age(broker, queue, 1000)
+    await seen(broker, queue, polled=1, progressed=1000)
+    path = f"{GROUPS}?queue={quote(queue)}"
+
+    worst = await ask(client, "GET", f"{path}&sort=worst&limit=1")
+    found = await ask(client, "GET", f"{path}&condition=no-consumers")
+    page = await client.call("GET", f"{path}&condition=stalled&limit=1&offset=1")
+
+    assert [entry["name"] for entry in worst] == ["bees"]
+    assert [entry["name"] for entry in found] == ["ants"]
+    assert [page.body, page.headers["x-total-count"]] == [b"[]", "1"]
 
 
 async def test_old_messages_that_nobody_asks_for_make_a_group_dead(client, broker, queue):
@@ -280,6 +365,7 @@ async def test_the_lag_of_a_group_in_total_and_by_partition(client, queue):
         "consumerGroup": "bees",
         "queueName": queue,
         "state": "Stable",
+        "condition": "consuming",
         "partitionCount": 3,
         "lanes": 3,
         "partitionsWithLag": 2,

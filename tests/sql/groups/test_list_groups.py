@@ -68,3 +68,26 @@ async def test_a_group_of_mode_new_started_when_it_subscribed(log):
     [row] = await log.rows(LIST, "bees", None, 10, 0)
 
     assert row["subscribed_from"] == row["created_at"]
+
+
+async def test_a_row_tells_when_consumers_were_there_and_made_progress(log):
+    group = await log.subscribe("hive", "bees")
+    subscribed_at = log.now
+    await log.execute("update skep.queue set delayed_processing_s = 5, lease_time_s = 30")
+    [row] = await log.rows(LIST, "bees", None, 10, 0)
+    assert [row["polled_at"], row["progressed_at"], row["is_failing"]] == [
+        *(subscribed_at, subscribed_at),
+        None,
+    ]
+    assert [row["is_held_back"], row["delay_s"], row["lease_s"]] == [False, 5, 30]
+
+    await log.advance(60)
+    await log.execute(
+        "insert into skep.group_activity values ($1, $2, $3, null, $2)", group, log.now, NOON
+    )
+
+    [row] = await log.rows(LIST, "bees", None, 10, 0)
+    assert [row["polled_at"], row["progressed_at"], row["is_failing"], row["listed_at"]] == [
+        *(log.now, subscribed_at),
+        *(True, log.now),
+    ]

@@ -58,7 +58,7 @@ def reporter(arun, rollups, log, caller, meters):
             meters,
             IDENTITY,
             read_gauges=lambda: {"rss_bytes": [5.0], "loop_lag_ms": [1.0, 9.0]},
-            read_parked=lambda: Counter({"hive": 2}),
+            read_parked=lambda: Counter({("hive", QUEUE_MODE): 2}),
             interval_s=60,
             now=lambda: log.now,
         )
@@ -116,11 +116,36 @@ async def test_a_worker_that_was_purged_registers_again(log, reporter, meters):
     assert await log.value("select sum(push_messages) from skep.queue_minute") == 4
 
 
-async def test_a_report_is_two_calls_at_first_and_one_from_then_on(reporter, caller):
+async def test_a_report_is_three_calls_at_first_and_one_while_nothing_changes(reporter, caller):
     for _ in range(3):
         await reporter.report()
 
-    assert caller.calls == 4
+    assert caller.calls == 5
+
+
+async def test_a_parked_poll_and_what_a_group_did_are_known_everywhere(log, reporter, meters):
+    group = await log.subscribe("hive", "bees")
+    await log.execute("update skep.consumer_group set first_polled_at = null")
+    meters.groups.progressed.add(("hive", "bees"))
+    await reporter.report()
+
+    rows = await log.rows("select * from skep.group_activity order by group_id")
+    parked = await log.value("select id from skep.consumer_group where name = $1", QUEUE_MODE)
+
+    did = {row["group_id"]: (row["polled_at"], row["progressed_at"]) for row in rows}
+    assert did == {group: (log.now, log.now), parked: (log.now, None)}
+
+
+async def test_what_a_group_did_is_written_later_if_it_cannot_be_now(log, reporter, caller, meters):
+    await reporter.report()
+    group = await log.subscribe("hive", "bees")
+    meters.groups.failed.add(("hive", "bees"))
+    caller.fails = True
+    await reporter.report()
+    caller.fails = False
+    await reporter.report()
+
+    assert await log.value("select failed_at from skep.group_activity where group_id = $1", group)
 
 
 async def test_minutes_are_those_of_the_database(rollups, log, caller, meters):

@@ -18,6 +18,7 @@ TABLES = (
     "worker_minute",
     "worker_hour",
     "group_minute",
+    "group_activity",
     "metric_total",
 )
 MINUTE = timedelta(minutes=1)

@@ -46,7 +46,7 @@ class Observation:
             meters,
             _identity(assignment),
             read_gauges=UsageProbe(core.hot, long_polls, self._loop_watch).read,
-            read_parked=long_polls.count_by_queue,
+            read_parked=long_polls.count_by_group,
             interval_s=settings.metrics_interval_s,
         )
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from skep.broker.ack.accept import AckRequest
-from skep.broker.ack.statuses import REFUSAL_BY_OUTCOME, ack_columns
+from skep.broker.ack.statuses import REFUSAL_BY_OUTCOME, ack_columns, note_outcome
 from skep.broker.cluster.wakeups import Announcer
 from skep.broker.pop.lease_memory import LeaseMemory
 from skep.db.access.slots import Caller
@@ -53,7 +53,7 @@ class AckExecutor:
                 available.setdefault(queue_id, set()).add(row.partition_id)
             if row.positions:
                 asked.add((request, queue))
-                self._count(queue, row.status, outcome, len(row.positions))
+                self._count((queue, row.group), row.status, outcome, len(row.positions))
         for _, queue in asked:
             self.meters.queues.of(queue).ack_requests += 1
         self.meters.operations["ack"].messages.observe(len(sent))
@@ -62,14 +62,15 @@ class AckExecutor:
         for request in batch:
             _finish(request)
 
-    def _count(self, queue: str, status: str, outcome: str, messages: int) -> None:
-        meter = self.meters.queues.of(queue)
+    def _count(self, group: tuple[str, str], status: str, outcome: str, messages: int) -> None:
+        meter = self.meters.queues.of(group[0])
         if status == "completed" and outcome not in REFUSAL_BY_OUTCOME:
             meter.ack_success += messages
         else:
             meter.ack_failed += messages
         if outcome == "dead_lettered":
             meter.dead_letters += messages
+        note_outcome(self.meters.groups, group, outcome)
 
 
 def _finish(request: AckRequest) -> None:

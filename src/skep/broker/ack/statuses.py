@@ -8,6 +8,7 @@ import msgspec
 
 from skep.model.ids import parse_address
 from skep.model.limits import ERROR_TEXT_CHARS_MAX
+from skep.telemetry.group_activity import GroupActivity, GroupKey
 
 STATUS_BY_WORD: Final = {
     "completed": "completed",
@@ -30,6 +31,10 @@ REFUSAL_BY_OUTCOME: Final = {
     "deferred": "acknowledgments of the partition that came before wait: try again",
 }
 """The error for an ack with such an outcome; all other outcomes are successes."""
+
+
+_FINISHED: Final = frozenset({"acked", "dead_lettered", "dropped", "expired"})
+"""Outcomes after which the group has a message less to read."""
 
 
 class AckColumns(msgspec.Struct, gc=False):
@@ -64,6 +69,14 @@ def ack_columns(acks: Sequence[AckColumns]) -> tuple[list[object], ...]:
         [ack.status for ack in acks],
         [ack.error for ack in acks],
     )
+
+
+def note_outcome(activity: GroupActivity, group: GroupKey, outcome: str) -> None:
+    """Note whether an ack brought its group on."""
+    if outcome in _FINISHED:
+        activity.progressed.add(group)
+    elif outcome == "retried":
+        activity.failed.add(group)
 
 
 def unknown_status(word: str) -> str:

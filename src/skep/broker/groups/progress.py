@@ -5,16 +5,23 @@ answer; beyond that they come from a sample and say so, because a listing must n
 thousand partitions.
 
 The broker does not know its consumers: a poll belongs to a group for its duration. `members` is
-therefore what Queen gives under this name, the number of partitions with a cursor. The time of the
-last consumption is not recorded.
+therefore what Queen gives under this name, the number of partitions with a cursor. When consumers
+last polled and made progress is recorded by group (`record_group_activity`), not by partition.
 """
 
 from collections.abc import Sequence
-from typing import Any, Final, Literal, NamedTuple
+from datetime import datetime
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec.structs import asdict
 
+from skep.broker.groups.condition import (
+    WORST_FIRST,
+    GroupCondition,
+    GroupFacts,
+    group_condition,
+)
 from skep.broker.paging import Page, from_row
 from skep.broker.timestamps import spell_moment
 from skep.db.access.functions import Functions
@@ -35,7 +42,11 @@ LAGGING_S: Final = 300
 QUEUES_OF_GROUP_MAX: Final = 1_000
 """Queues of one group that its detail goes through."""
 
+GROUPS_JUDGED_MAX: Final = 1_000
+"""Groups that are measured to order a listing by condition, or to filter it."""
+
 State = Literal["Stable", "Lagging", "Dead", "Paused", "Idle"]
+GroupOrder: TypeAlias = Literal["name", "worst"]
 
 
 class GroupEntry(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
@@ -57,8 +68,17 @@ class GroupEntry(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     max_time_lag: int
     """Age in seconds of the oldest message it has not finished; 0 when there is none."""
     state: State
-    """Paused; Idle: nothing to read; Stable: no message waits longer than five minutes; Lagging:
-    some do; Dead: they do, and no consumer polls for them either."""
+    """Queen's word, for its clients. Paused; Idle: nothing to read; Stable: no message waits longer
+    than five minutes; Lagging: some do; Dead: they do, and no consumer polls for them either."""
+    condition: GroupCondition
+    """`consuming`: keeps up; `lagging`: behind, progressing; `stalled`: behind without progress;
+    `no-consumers`: behind, and no consumer polls or holds a lease; `paused`, itself or its queue;
+    `empty`: nothing to read, no consumer."""
+    last_polled_at: str | None
+    """When a consumer last polled, to about half a minute."""
+    last_progress_at: str | None
+    """When messages were last finished, or progress could first be expected: consumers came back,
+    delivery was resumed, a seek moved the group."""
     subscription_mode: str
     subscription_timestamp: str | None
     """Where a subscription of mode `timestamp` or `new` starts."""
@@ -132,6 +152,7 @@ class GroupLag(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     consumer_group: str
     queue_name: str
     state: State
+    condition: GroupCondition
     partition_count: int
     lanes: int
     """The same as `partitionCount`, by its earlier name."""
@@ -149,10 +170,11 @@ class GroupLag(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
 
 
 class GroupPage(NamedTuple):
-    """Entries, and how many there are in all."""
+    """Entries, how many there are in all, and whether some groups were not looked at."""
 
     entries: list[GroupEntry]
     total: int
+    is_partial: bool = False
 
 
 class LaggingPage(NamedTuple):
@@ -186,8 +208,25 @@ class Groups:
     def __init__(self, caller: Caller) -> None:
         self._sql: Final = Functions(caller)
 
-    async def list_groups(self, page: Page, *, queue: str | None = None) -> GroupPage:
-        """Return a page of all groups, by group and queue name."""
+    async def list_groups(
+        self,
+        page: Page,
+        *,
+        queue: str | None = None,
+        condition: GroupCondition | None = None,
+        order: GroupOrder = "name",
+    ) -> GroupPage:
+        """Return a page of all groups, by group and queue name or worst first."""
+        if order == "name" and condition is None:
+            return await self._list_groups(page, queue)
+        judged = await self._list_groups(Page(GROUPS_JUDGED_MAX, 0), queue)
+        chosen = [each for each in judged.entries if condition in (None, each.condition)]
+        if order == "worst":
+            chosen.sort(key=_by_need)
+        shown = chosen[page.offset : page.offset + page.limit]
+        return GroupPage(shown, len(chosen), judged.total > GROUPS_JUDGED_MAX)
+
+    async def _list_groups(self, page: Page, queue: str | None) -> GroupPage:
         rows, total = await self._groups(None, queue, page)
         measured = await self._measure([row["group_id"] for row in rows])
         entries = [
@@ -281,9 +320,40 @@ def _entry(row: Any, measured: Any) -> GroupEntry:
             is_held=measured["is_held"],
             ready_s=measured["ready_s"],
         ),
+        condition=group_condition(_facts(row, measured)),
+        last_polled_at=row["polled_at"] and spell_moment(row["polled_at"]),
+        last_progress_at=row["progressed_at"] and spell_moment(row["progressed_at"]),
         subscription_timestamp=spell_moment(subscribed_from) if subscribed_from else None,
         subscription_created_at=spell_moment(row["created_at"]),
         estimated=measured["is_estimated"],
+    )
+
+
+def _facts(row: Any, measured: Any) -> GroupFacts:
+    def age_s(moment: datetime | None) -> float | None:
+        return None if moment is None else (row["listed_at"] - moment).total_seconds()
+
+    return GroupFacts(
+        is_paused=row["is_paused"] or row["is_held_back"],
+        backlog=measured["backlog"],
+        lag_s=measured["lag_s"],
+        is_held=measured["is_held"],
+        polled_s=age_s(row["polled_at"]),
+        progressed_s=age_s(row["progressed_at"]),
+        is_failing=bool(row["is_failing"]),
+        delay_s=row["delay_s"],
+        lease_s=row["lease_s"],
+    )
+
+
+def _by_need(entry: GroupEntry) -> tuple[int, int, int, str, str]:
+    """Order by condition, then by how far behind."""
+    return (
+        WORST_FIRST.index(entry.condition),
+        -entry.max_time_lag,
+        -entry.total_lag,
+        entry.name,
+        entry.queue_name,
     )
 
 

@@ -103,6 +103,7 @@ class PopExecutor:
             return
         group = polls[0].group
         assert group is not None
+        self.meters.groups.polled.add(group.key)
         doubtful = [p.lease_id for p in polls if is_repeated or p.undo_claim is not None]
         if doubtful:
             await self.caller.call(UNDO_CALL, group.group_id, doubtful)
@@ -199,9 +200,12 @@ class PopExecutor:
             self.meters.operations["pop"].messages.observe(messages)
 
     def _count_delivered(
-        self, group: Group, batch: Batch, body: bytes, taken: Sequence[TakenSegment]
+        self, group: Group, poll: Poll, batch: Batch, body: bytes, taken: Sequence[TakenSegment]
     ) -> None:
-        queues = self.meters.queues
+        queues, groups = self.meters.queues, self.meters.groups
+        groups.polled.add(group.key)
+        if poll.options.auto_ack:
+            groups.progressed.add(group.key)
         queue = queues.of(group.key[0])
         queue.pop_requests += 1
         queue.pop_messages += len(batch.messages)
@@ -235,7 +239,7 @@ class PopExecutor:
         if not poll.deliver(body):
             self.pop.give_back(group, poll.lease_id, partitions)
         else:
-            self._count_delivered(group, batch, body, taken)
+            self._count_delivered(group, poll, batch, body, taken)
             if batch.left_out:
                 self._acknowledge_left_out(group, poll, batch, lambda: None)
         self.long_polls.end_wait(poll)

@@ -72,9 +72,9 @@ class LongPolls:
         """Whether no poll may wait (any more): the broker is about to end."""
         return self._attempt is None
 
-    def count_by_queue(self) -> Counter[str]:
-        """Count the polls that wait, by queue."""
-        return Counter(poll.group.key[0] for poll in self._tickets if poll.group is not None)
+    def count_by_group(self) -> Counter[tuple[str, str]]:
+        """Count the polls that wait, by queue and consumer group."""
+        return Counter(poll.group.key for poll in self._tickets if poll.group is not None)
 
     def start(self, attempt: Callable[[Poll], None]) -> None:
         """Begin to let polls try again, by `Pop.attempt`."""

@@ -22,11 +22,13 @@ import msgspec
 
 from skep.broker.cluster.housekeeping import CallDuty, Duty
 from skep.broker.cluster.leadership import Term
+from skep.broker.groups.condition import ABSENT_S
 from skep.broker.polling_loop import end_task
 from skep.broker.stats import samples
 from skep.db.access.functions import Functions, statement_of
 from skep.db.access.slots import Caller
 from skep.model.errors import SkepError
+from skep.telemetry.group_activity import GroupKey
 from skep.telemetry.meters import COUNTERS, OTHER_QUEUES, Meters, QueueDelta
 
 _log = logging.getLogger(__name__)
@@ -64,7 +66,8 @@ class Reporter:
     meters: Meters
     identity: WorkerIdentity
     read_gauges: Callable[[], Mapping[str, Iterable[float]]]
-    read_parked: Callable[[], Counter[str]]
+    read_parked: Callable[[], Counter[GroupKey]]
+    """Counts the polls that wait, by queue and group."""
     interval_s: float
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     _ahead: timedelta = timedelta()
@@ -90,22 +93,27 @@ class Reporter:
 
     async def report(self) -> None:
         """Write what is new; what cannot be written is kept."""
-        deltas = self.meters.queues.tell()
+        deltas, parked = self.meters.queues.tell(), self.read_parked()
+        news = self.meters.groups.tell(parked, now=asyncio.get_running_loop().time())
         try:
-            await self._record(deltas)
-        except SkepError as error:
+            await self._record(deltas, parked)
+            deltas = []
+            if news:
+                spelled = _encode([each._asdict() for each in news]).decode()
+                await self.sql.rows("record_group_activity", spelled, ABSENT_S)
+        except BaseException as error:
             self.meters.queues.take_back(deltas)
+            self.meters.groups.take_back(news)
+            if not isinstance(error, SkepError):
+                raise
             _log.debug("metrics could not be recorded: %s", error)
-        except asyncio.CancelledError:
-            self.meters.queues.take_back(deltas)
-            raise
 
     async def _report_repeatedly(self) -> None:
         while True:
             await asyncio.sleep(self.interval_s)
             await self.report()
 
-    async def _record(self, deltas: Sequence[QueueDelta]) -> None:
+    async def _record(self, deltas: Sequence[QueueDelta], parked: Counter[GroupKey]) -> None:
         worker_id = self._worker_id
         if worker_id is None:
             worker_id = self._worker_id = await self._register()
@@ -113,13 +121,16 @@ class Reporter:
         so_far = self._sample if minute == self._minute else samples.EMPTY
         calls = _calls(self.meters)
         sample = so_far.merge(self._observe(deltas, calls))
+        parked_by_queue: Counter[str] = Counter()
+        for (queue, _), polls in parked.items():
+            parked_by_queue[queue] += polls
         recorded_at = await self.sql.value(
             "record_metrics",
             worker_id,
             minute,
             samples.encode_sample(sample).decode(),
             _encode([_row(delta) for delta in deltas if delta.queue != OTHER_QUEUES]).decode(),
-            _encode(dict(self.read_parked())).decode(),
+            _encode(parked_by_queue).decode(),
         )
         if recorded_at is None:
             self._worker_id = None  # purged after a long silence

@@ -383,7 +383,7 @@ class Settler:
         ):
             ack = operations.acks[int(item) - 1]
             acks[item] = AckSettled(outcome, is_released)
-            self._count_ack(queue_id, ack.status, outcome)
+            self._count_ack(queue_id, ack, outcome)
             if is_released and ack.lease_text:
                 self.leases.forget(ack.lease_text, ack.partition_id)
             if has_more:
@@ -413,9 +413,11 @@ class Settler:
             [sent for sent, is_duplicate in verdicts if not is_duplicate],
         )
 
-    def _count_ack(self, queue_id: int, status: str, outcome: str) -> None:
-        meter = self.meters.queues.of(self.directory.queue_name(queue_id) or OTHER_QUEUES)
-        if status == "completed":
+    def _count_ack(self, queue_id: int, ack: StagedAck, outcome: str) -> None:
+        queue = self.directory.queue_name(queue_id) or OTHER_QUEUES
+        meter = self.meters.queues.of(queue)
+        statuses.note_outcome(self.meters.groups, (queue, ack.group), outcome)
+        if ack.status == "completed":
             meter.ack_success += 1
         else:
             meter.ack_failed += 1

@@ -20,7 +20,7 @@ groups_app: Final = command_group(
 )
 
 _COLUMNS: Final = (
-    *("name", "queueName", "state", "totalLag", "maxTimeLag", "partitionsWithLag"),
+    *("name", "queueName", "condition", "totalLag", "maxTimeLag", "partitionsWithLag"),
     *("partition_count", "isPaused"),
 )
 _PROGRESS_COLUMNS: Final = (
@@ -77,7 +77,7 @@ def show_lag(
     lag = client.groups.lag(group, queue, limit=1)
     about = " (estimated)" if lag.estimated else ""
     typer.echo(
-        f"{group} on {queue}: {lag.state}, {lag.offset_lag:,} messages{about} behind, "
+        f"{group} on {queue}: {lag.condition}, {lag.offset_lag:,} messages{about} behind, "
         f"the oldest for {lag.time_lag_seconds:,} s, "
         f"in {lag.partitions_with_lag:,} of {lag.partition_count:,} partitions"
     )

@@ -123,7 +123,7 @@ def _queues(frame: Frame, rows: int) -> Table:
 
 
 def _groups(frame: Frame, rows: int) -> Table:
-    figures = ("lag", "oldest", "partitions behind", "state")
+    figures = ("lag", "oldest", "partitions behind", "condition")
     table = _table("consumer groups", ("name", "queue"), figures)
     for group in frame.groups[:rows]:
         is_late = group.max_time_lag >= _FAR_BEHIND_S
@@ -133,7 +133,7 @@ def _groups(frame: Frame, rows: int) -> Table:
             f"{group.total_lag or 0:,}",
             spell_seconds(group.max_time_lag) if group.total_lag else "-",
             f"{group.partitions_with_lag:,} of {group.partition_count:,}",
-            group.state,
+            group.condition,
             style="yellow" if is_late else "",
         )
     return table

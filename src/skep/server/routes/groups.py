@@ -15,6 +15,7 @@ from litestar import Response
 from litestar.datastructures import ResponseHeader
 
 from skep.broker.groups import progress, seek, subscriptions
+from skep.broker.groups.condition import GroupCondition
 from skep.server.auth import access
 from skep.server.routes import parameters as given
 from skep.server.routes.section import Body, Section, in_path, in_query, routes_of
@@ -52,8 +53,12 @@ _TOTAL: Final = ResponseHeader(
 _PARTIAL: Final = ResponseHeader(
     name="X-Estimated",
     documentation_only=True,
-    description="`true` when more partitions lag than were examined.",
+    description="`true` when there are more than were examined.",
 )
+
+
+def _page_headers(total: int, is_partial: bool) -> dict[str, str]:
+    return {"X-Total-Count": str(total), "X-Estimated": "true" if is_partial else "false"}
 
 
 class SubscriptionChange(msgspec.Struct, rename="camel", frozen=True):
@@ -107,13 +112,24 @@ def group_routes(
 ) -> None:
     """Declare the routes of consumer groups."""
 
-    @section.get("/api/v1/consumer-groups", access.READ_LIST, response_headers=[_TOTAL])
+    @section.get("/api/v1/consumer-groups", access.READ_LIST, response_headers=[_TOTAL, _PARTIAL])
     async def list_consumer_groups(
-        page: given.Rows = given.FIRST_1000, only_queue: given.OnlyQueue = None
+        page: given.Rows = given.FIRST_1000,
+        only_queue: given.OnlyQueue = None,
+        condition: Annotated[
+            GroupCondition | None, in_query("Only groups in this condition.")
+        ] = None,
+        sort: Annotated[
+            progress.GroupOrder,
+            in_query("Order of the rows: by group and queue, or those in need first."),
+        ] = "name",
     ) -> Response[list[progress.GroupEntry]]:
-        """List consumer groups, one entry per group and queue."""
-        found = await groups.list_groups(page, queue=only_queue)
-        return Response(found.entries, headers={"X-Total-Count": str(found.total)})
+        """List consumer groups, one entry per group and queue.
+
+        With `condition` or `sort=worst`, a thousand groups at most are examined.
+        """
+        found = await groups.list_groups(page, queue=only_queue, condition=condition, order=sort)
+        return Response(found.entries, headers=_page_headers(found.total, found.is_partial))
 
     @section.get(
         "/api/v1/consumer-groups/lagging", access.READ_LIST, response_headers=[_TOTAL, _PARTIAL]
@@ -126,11 +142,7 @@ def group_routes(
     ) -> Response[list[progress.LaggingPartition]]:
         """List the partitions whose first unread message is oldest, worst first."""
         found = await groups.find_lagging(min_lag, page, group=only_group, queue=only_queue)
-        headers = {
-            "X-Total-Count": str(found.total),
-            "X-Estimated": "true" if found.is_partial else "false",
-        }
-        return Response(found.partitions, headers=headers)
+        return Response(found.partitions, headers=_page_headers(found.total, found.is_partial))
 
     @section.get(GROUP_PATH, access.READ_LIST)
     async def describe_consumer_group(

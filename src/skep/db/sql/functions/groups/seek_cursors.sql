@@ -2,7 +2,7 @@
 -- Takes   p_acked: per partition, the last offset that counts as done. p_starts_at: deliver nothing
 --         pushed before; ignored once it has passed.
 -- Returns each cursor that exists, with its new acked.
--- Locks   as lock_cursors.
+-- Locks   as lock_cursors, then as expect_progress.
 -- Why     A seek starts afresh: leases end, so that late acks are refused; failures, deliveries and
 --         the former start are forgotten; above the cursor only deleted messages stay done. The
 --         partition becomes ready, not idle: only a claim may set it idle, under the partition's
@@ -55,4 +55,5 @@ begin
   ) n
   where c.ctid = n.place
   returning c.partition_id, c.acked;
+  perform skep.expect_progress(array[p_group_id]);
 end $$;

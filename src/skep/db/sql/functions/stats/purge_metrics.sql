@@ -18,5 +18,6 @@ begin
       ('queue_minute', 'at', p_minutes_s), ('parked_minute', 'at', p_minutes_s),
       ('worker_minute', 'at', p_minutes_s), ('group_minute', 'at', p_minutes_s),
       ('queue_hour', 'at', p_hours_s), ('worker_hour', 'at', p_hours_s),
-      ('metric_worker', 'seen_at', p_hours_s)) t(name, column_name, keep_s));
+      ('metric_worker', 'seen_at', p_hours_s),
+      ('group_activity', 'polled_at', p_hours_s)) t(name, column_name, keep_s));
 end $$;
