@@ -2,7 +2,7 @@
 import { useEffect } from "preact/hooks";
 import { pages } from "./pages";
 import { SignIn } from "./pages/sign-in";
-import { Empty } from "./parts/notes";
+import { Empty, Missing } from "./parts/notes";
 import { Side } from "./parts/side";
 import { place } from "./state/place";
 import { followPulse } from "./state/pulse";
@@ -35,8 +35,8 @@ export function App() {
 
 function Frame({ isOpen }: { isOpen: boolean }) {
   useEffect(() => (isOpen ? followPulse() : undefined), [isOpen]);
-  const first = place.value.segments[0] ?? "";
-  const page = pages.find((each) => each.segment === first);
+  const [first = "", ...rest] = place.value.segments;
+  const page = pages.find((each) => each.segment === first && rest.length <= each.depth);
   useEffect(() => {
     document.title = page ? `${page.title} · Skep` : "Skep";
   }, [page]);
@@ -46,18 +46,10 @@ function Frame({ isOpen }: { isOpen: boolean }) {
       <a class="skip" href="#content">Skip to the content</a>
       <Side current={first} />
       <main id="content" tabIndex={-1}>
-        {isOpen && (View ? <View key={first} /> : <NoSuchPage />)}
+        {isOpen && (View ? <View key={first} /> : <Missing what="Page" />)}
       </main>
       <Toasts />
     </div>
-  );
-}
-
-function NoSuchPage() {
-  return (
-    <Empty title="Page not found">
-      <p><a href="/">The overview</a> links to everything.</p>
-    </Empty>
   );
 }
 

@@ -13,19 +13,22 @@ import { Streams } from "./pages/streams";
 import { System } from "./pages/system";
 import { Traces } from "./pages/traces";
 
-export type Page = { segment: string; title: string; view: ComponentType };
+export type Page = { segment: string; title: string; section: string; view: ComponentType; depth: number };
 
+export const sections = ["", "Messages", "Jobs", "Broker"];
+
+/** `depth` is how many segments may follow: what lies deeper is no page. */
 export const pages: Page[] = [
-  { segment: "", title: "Overview", view: Overview },
-  { segment: "queues", title: "Queues", view: Queues },
-  { segment: "messages", title: "Messages", view: Messages },
-  { segment: "groups", title: "Consumer groups", view: Groups },
-  { segment: "dead-letters", title: "Dead letters", view: DeadLetters },
-  { segment: "chains", title: "Chains and jobs", view: Chains },
-  { segment: "pipelines", title: "Pipelines", view: Pipelines },
-  { segment: "traces", title: "Traces", view: Traces },
-  { segment: "streams", title: "Streams", view: Streams },
-  { segment: "operations", title: "Operations", view: Operations },
-  { segment: "system", title: "System", view: System },
-  { segment: "settings", title: "Settings", view: Settings },
+  { segment: "", title: "Overview", section: "", view: Overview, depth: 0 },
+  { segment: "queues", title: "Queues", section: "Messages", view: Queues, depth: 1 },
+  { segment: "messages", title: "Messages", section: "Messages", view: Messages, depth: 2 },
+  { segment: "groups", title: "Consumer groups", section: "Messages", view: Groups, depth: 2 },
+  { segment: "dead-letters", title: "Dead letters", section: "Messages", view: DeadLetters, depth: 0 },
+  { segment: "chains", title: "Chains and jobs", section: "Jobs", view: Chains, depth: 1 },
+  { segment: "pipelines", title: "Pipelines", section: "Jobs", view: Pipelines, depth: 1 },
+  { segment: "traces", title: "Traces", section: "Messages", view: Traces, depth: 1 },
+  { segment: "streams", title: "Streams", section: "Jobs", view: Streams, depth: 0 },
+  { segment: "operations", title: "Operations", section: "Broker", view: Operations, depth: 0 },
+  { segment: "system", title: "System", section: "Broker", view: System, depth: 0 },
+  { segment: "settings", title: "Settings", section: "Broker", view: Settings, depth: 0 },
 ];

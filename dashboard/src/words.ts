@@ -53,6 +53,27 @@ export function ago(iso: string | null | undefined, now = Date.now()): string {
   return passed < 2 ? "now" : `${seconds(passed)} ago`;
 }
 
+/** How the values of a chart are spelled, and which steps its axis may take. */
+export type Unit = { spell: (value: number) => string; steps: number[] };
+
+const decades = (from: number, to: number) =>
+  Array.from({ length: to - from + 1 }, (_, index) => [1, 2, 5].map((step) => Number(`${step}e${from + index}`))).flat();
+const minutes = [60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400, 172_800, 432_000, 864_000];
+
+export const units = {
+  whole: { spell: count, steps: decades(0, 12) },
+  perSecond: { spell: rate, steps: decades(-2, 8) },
+  bytes: { spell: bytes, steps: decades(0, 14) },
+  share: { spell: percent, steps: [...decades(-3, -2), 0.1, 0.25, 0.5, 1, 2, 5, 10] },
+  millis: { spell: millis, steps: [...decades(0, 3), 10_000, 20_000, 30_000, ...minutes.map((each) => each * 1000)] },
+  seconds: { spell: seconds, steps: [1, 2, 5, 10, 20, 30, ...minutes] },
+} satisfies Record<string, Unit>;
+
+/** A value at the axis: without the zeros that only a measured one has. */
+export function tick(text: string): string {
+  return text.replace(/(\.\d*?)0+(?!\d)/, "$1").replace(/\.(?!\d)/, "");
+}
+
 /** The name of a consumer group for people: Queen reserves one for queue mode. */
 export function groupName(name: string): string {
   return name === "__QUEUE_MODE__" ? "default group" : name;
@@ -61,12 +82,4 @@ export function groupName(name: string): string {
 /** A consumer group within a sentence. */
 export function theGroup(name: string | null): string {
   return name === "__QUEUE_MODE__" ? "the default group" : `group ${name ?? "–"}`;
-}
-
-/** How a figure compares with that of the previous period. */
-export function change(now: number, before: number): string {
-  if (before === 0) return now === 0 ? "unchanged" : "none in the previous period";
-  const share = (now - before) / before;
-  if (Math.abs(share) < 0.005) return "unchanged";
-  return `${share > 0 ? "+" : "−"}${Math.abs(share * 100).toFixed(Math.abs(share) < 0.1 ? 1 : 0)}% vs previous period`;
 }

@@ -41,7 +41,7 @@ async def test_a_stuck_operation_appears_and_goes(colours, tight_broker, open_pa
             await expect(row.get_by_role("button", name="Cancel")).to_be_visible()
             await expect(health).to_have_text("stuck")
             assert await serious_issues(stage) == []
-            await stage.go("/")
+            await stage.go("/system")
             tile = stage.page.get_by_role("link", name="Operation queue")
             await expect(tile).to_contain_text("stuck")
 

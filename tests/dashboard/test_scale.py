@@ -94,7 +94,11 @@ async def test_pages_stay_responsive_with_100_000_partitions(open_page, wide_bro
         partitions = stage.page.get_by_role("table", name="Partitions")
         await partitions.evaluate("box => { box.scrollTop = box.scrollHeight; }")
         await expect(partitions.get_by_text(f"partition-{PARTITIONS:06}")).to_be_visible()
-        for path, text in (("/", "Workers"), ("/queues", "queue-0001"), ("/groups", "Stuck")):
+        for path, text in (
+            ("/", "Messages per second"),
+            ("/queues", "queue-0001"),
+            ("/groups", "Stuck"),
+        ):
             await stage.go(path)
             await stage.sees(text)
             await views_read_again(stage)

@@ -7,12 +7,13 @@ import { Confirm, Dialog } from "../parts/dialog";
 import { currentPage, Pager, TextFilter } from "../parts/fields";
 import { Payload } from "../parts/json";
 import { Empty, Failure } from "../parts/notes";
-import { Plot } from "../parts/plot";
+import { Chart } from "../parts/plot";
 import { useLoad } from "../state/loading";
 import { place, setQuery } from "../state/place";
+import { gridOf, lastly, spelledRange } from "../state/range";
 import { may } from "../state/session";
 import { attempt } from "../state/toasts";
-import { count, groupName } from "../words";
+import { count, groupName, units } from "../words";
 
 type Letter = Schemas["DeadLetter"];
 type Redrive = Schemas["Redrive"];
@@ -95,17 +96,11 @@ function longestPart(example: string, cause: string): string {
 }
 
 function Trend({ queue }: { queue: string | null }) {
-  const { data } = useLoad(
-    (signal) => get("/api/v1/status", { query: { queue, from: new Date(Date.now() - 86_400_000).toISOString() }, signal }),
-    [queue],
-    { everySeconds: 60 },
-  );
-  const points = [...(data?.throughput ?? [])].reverse();
-  return (
-    <Card title="Trend" note="last day">
-      <Plot label="Dead letters over the last day" times={points.map((point) => Date.parse(point.timestamp) / 1000)} spanS={86_400} spell={count} lines={[{ label: "Dead letters", colour: 4, values: points.map((point) => point.dlqCount) }]} />
-    </Card>
-  );
+  const range = lastly("24h");
+  const { data } = useLoad((signal) => get("/api/v1/status", { query: { queue, from: spelledRange(range).from }, signal }), [queue], { everySeconds: 60 });
+  const grid = data && gridOf(range, data.bucketMinutes, data.throughput, (point) => point.timestamp);
+  const lines = [{ label: "Dead letters", colour: 4 as const, values: grid?.values((point) => point.dlqCount, 0) ?? [] }];
+  return <Chart title="Trend" note="last day" nothing="No message was dead-lettered in the last day." times={grid?.times} range={range} unit={units.whole} lines={lines} />;
 }
 
 function Letters(props: { letters: Letter[]; chosen: ReadonlySet<number>; onChoose: (chosen: ReadonlySet<number>) => void; reload: () => void }) {

@@ -2,15 +2,16 @@
 import { useState } from "preact/hooks";
 import { act } from "../api/actions";
 import { get, type Schemas } from "../api/client";
-import { Badge, Card, chosenRange, PageHead, QueueLink, Stat, TimeRangeChoice } from "../parts";
+import { Badge, PageHead, QueueLink, Stat, TimeRangeChoice } from "../parts";
 import { Confirm } from "../parts/dialog";
-import { Failure } from "../parts/notes";
-import { Plot } from "../parts/plot";
+import { Failure, Missing } from "../parts/notes";
+import { Chart } from "../parts/plot";
 import { useLoad } from "../state/loading";
 import { hrefTo, navigate } from "../state/place";
+import { chosenRange, gridOf, spelledRange } from "../state/range";
 import { may } from "../state/session";
 import { attempt } from "../state/toasts";
-import { count, groupName, seconds } from "../words";
+import { count, groupName, seconds, units } from "../words";
 import { SeekDialog } from "./seek";
 
 type Lag = Schemas["GroupLag"];
@@ -23,14 +24,15 @@ export function GroupPage({ group, queue }: { group: string; queue: string }) {
     [group, queue],
     { everySeconds: 5 },
   );
+  if (error?.status === 404) return <Missing what="Consumer group">{error.message}: <strong class="wrap">{groupName(group)}</strong> on <strong class="wrap">{queue}</strong>. <a href="/groups">All groups</a></Missing>;
   return (
     <>
-      <PageHead title={groupName(group)}>{data && <Actions lag={data} reload={reload} />}</PageHead>
+      <PageHead from={["Consumer groups", "/groups"]} title={groupName(group)} state={data && <Badge word={data.state} />}>{data && <Actions lag={data} reload={reload} />}</PageHead>
       <div class="stack">
         <Failure error={error} />
         {data && (
           <>
-            <div class="row">on <QueueLink name={queue} /> <Badge word={data.state} /></div>
+            <div>on queue <QueueLink name={queue} /></div>
             <div class="stats">
               <Stat label="Behind" value={count(data.offsetLag)} note={data.estimated ? "messages, estimated" : "messages"} />
               <Stat label="Oldest unread" value={seconds(data.timeLagSeconds)} tone={data.timeLagSeconds > 300 ? "warn" : undefined} />
@@ -46,9 +48,10 @@ export function GroupPage({ group, queue }: { group: string; queue: string }) {
   );
 }
 
+/** From nothing unread to more than ten minutes behind. */
+const HEATS = ["nothing unread", "up to 10 s", "up to 1 min", "up to 10 min", "longer"];
 const STEPS_S = [0, 10, 60, 600];
 
-/** 0 for nothing to read, to 4 for more than ten minutes behind. */
 function heatOf(each: Partition): number {
   if (each.offsetLag === 0) return 0;
   return STEPS_S.filter((step) => each.timeLagSeconds >= step).length;
@@ -57,14 +60,21 @@ function heatOf(each: Partition): number {
 function HeatMap({ lag }: { lag: Lag }) {
   const [chosen, setChosen] = useState<Partition | null>(null);
   const shown = lag.partitions.find((each) => each.partitionId === chosen?.partitionId) ?? null;
+  const heats = lag.partitions.map(heatOf);
+  const tell = (each: Partition) => `${each.partition}: ${count(each.offsetLag)} messages and ${seconds(each.timeLagSeconds)} behind`;
   return (
-    <Card title="Lag by partition" note={lag.partitionCount > lag.partitions.length ? `the first ${count(lag.partitions.length)} of ${count(lag.partitionCount)}` : "colour: age of the oldest unread message"}>
+    <section class="card" aria-label="Lag by partition">
+      <div class="card-head">
+        <h2>Lag by partition{lag.partitionCount > lag.partitions.length && <span class="muted small"> the first {count(lag.partitions.length)} of {count(lag.partitionCount)}</span>}</h2>
+        <ul class="legend" aria-label="Partitions by the age of the oldest unread message">
+          {HEATS.map((title, heat) => <li key={title}><span class={`swatch heat-${heat}`} aria-hidden="true" />{title} <strong>{count(heats.filter((each) => each === heat).length)}</strong></li>)}
+        </ul>
+      </div>
       <div class="heat" role="group" aria-label="Partitions">
-        {lag.partitions.map((each) => (
-          <button key={each.partitionId} class={`heat-${heatOf(each)}`} title={`${each.partition}: ${count(each.offsetLag)} behind, ${seconds(each.timeLagSeconds)}`} aria-label={`${each.partition}: ${each.offsetLag} messages, ${each.timeLagSeconds} seconds behind`} onClick={() => setChosen(each)} />
+        {lag.partitions.map((each, index) => (
+          <button key={each.partitionId} class={`heat-${heats[index]}`} title={tell(each)} aria-label={tell(each)} aria-pressed={each.partitionId === chosen?.partitionId} onClick={() => setChosen(each)} />
         ))}
       </div>
-      <p class="muted small">Palest: nothing unread; then up to 10 s, 1 min, 10 min, and more.</p>
       {shown && (
         <div class="note" role="status">
           <strong class="wrap">{shown.partition}</strong>: {count(shown.offsetLag)} messages and {seconds(shown.timeLagSeconds)} behind
@@ -72,26 +82,26 @@ function HeatMap({ lag }: { lag: Lag }) {
           <a href={hrefTo(["messages"], { queue: lag.queueName, partition: shown.partition })}>Messages</a>
         </div>
       )}
-    </Card>
+    </section>
   );
 }
 
 function History({ group, queue }: { group: string; queue: string }) {
   const range = chosenRange();
   const { data, error } = useLoad(
-    (signal) => get("/api/v1/analytics/group-lag", { query: { queue, consumerGroup: group, from: new Date(Date.now() - range * 1000).toISOString() }, signal }),
-    [group, queue, range],
+    (signal) => get("/api/v1/analytics/group-lag", { query: { queue, consumerGroup: group, ...spelledRange(range) }, signal }),
+    [group, queue, range.key],
     { everySeconds: 30 },
   );
-  const points = [...(data?.series ?? [])].sort((a, b) => a.bucket.localeCompare(b.bucket));
-  const times = points.map((point) => Date.parse(point.bucket) / 1000);
+  const grid = data && gridOf(range, data.bucketMinutes, data.series, (point) => point.bucket);
+  const common = { times: grid?.times, range, nothing: "The group was never behind in this time." };
   return (
     <>
       <TimeRangeChoice />
       <Failure error={error} />
       <div class="grid">
-        <Card title="Messages behind"><Plot label="Messages behind" times={times} spanS={range} spell={count} lines={[{ label: "Messages", colour: 1, values: points.map((point) => point.offsetLag) }]} /></Card>
-        <Card title="Time behind"><Plot label="Time behind" times={times} spanS={range} spell={seconds} lines={[{ label: "Oldest unread", colour: 2, values: points.map((point) => point.timeLagSeconds) }]} /></Card>
+        <Chart {...common} title="Messages behind" unit={units.whole} lines={[{ label: "Messages", colour: 1, values: grid?.values((point) => point.offsetLag) ?? [] }]} />
+        <Chart {...common} title="Oldest unread" unit={units.seconds} lines={[{ label: "Age", colour: 2, values: grid?.values((point) => point.timeLagSeconds) ?? [] }]} />
       </div>
     </>
   );

@@ -2,7 +2,7 @@
 import { get } from "../api/client";
 import { Badge, Card, PageHead, QueueLink, Table } from "../parts";
 import { currentPage, TextFilter } from "../parts/fields";
-import { Empty, Failure } from "../parts/notes";
+import { Empty, Failure, Missing } from "../parts/notes";
 import { useLoad } from "../state/loading";
 import { hrefTo, place, spellQuery } from "../state/place";
 import { count, groupName, seconds } from "../words";
@@ -14,7 +14,7 @@ const STUCK_S = 60;
 export function Groups() {
   const [, group, queue] = place.value.segments;
   if (group !== undefined && queue !== undefined) return <GroupPage key={`${group}/${queue}`} group={group} queue={queue} />;
-  return <GroupList />;
+  return group === undefined ? <GroupList /> : <Missing what="Page"><a href="/groups">All consumer groups</a></Missing>;
 }
 
 function GroupList() {

@@ -2,17 +2,18 @@
 import { useState } from "preact/hooks";
 import { act } from "../api/actions";
 import { get, type Schemas } from "../api/client";
-import { Badge, Card, chosenRange, PageHead, Stat, Table, Tabs, TimeRangeChoice, When } from "../parts";
+import { Badge, Card, PageHead, Stat, Table, Tabs, TimeRangeChoice, When } from "../parts";
 import { Confirm } from "../parts/dialog";
 import { TextFilter } from "../parts/fields";
-import { Failure } from "../parts/notes";
-import { Plot } from "../parts/plot";
+import { Failure, Missing } from "../parts/notes";
+import { Chart } from "../parts/plot";
 import { VirtualList } from "../parts/virtual";
 import { useLoad } from "../state/loading";
 import { hrefTo, navigate, place } from "../state/place";
+import { chosenRange, gridOf, spelledRange } from "../state/range";
 import { may } from "../state/session";
 import { attempt } from "../state/toasts";
-import { ago, count, groupName, millis, rate } from "../words";
+import { ago, count, groupName, units } from "../words";
 import { PushDialog } from "./push";
 import { QueueConfiguration } from "./queue-configuration";
 
@@ -26,9 +27,10 @@ export function QueuePage({ name }: { name: string }) {
     [name],
     { everySeconds: 5 },
   );
+  if (error?.status === 404) return <Missing what="Queue">No queue is named <strong class="wrap">{name}</strong>. <a href="/queues">All queues</a></Missing>;
   return (
     <>
-      <PageHead title={name}>{data && <Actions queue={data} reload={reload} />}</PageHead>
+      <PageHead from={["Queues", "/queues"]} title={name} state={data && <Badge word={data.isPaused ? "paused" : "open"} tone={data.isPaused ? "info" : "good"} />}>{data && <Actions queue={data} reload={reload} />}</PageHead>
       <div class="stack">
         <Failure error={error} />
         {data && <Figures queue={data} />}
@@ -50,8 +52,7 @@ function Figures({ queue }: { queue: Detail }) {
       <Stat label="Waiting" value={count(totals.pending)} note="for the slowest group" />
       <Stat label="Processing" value={count(totals.processing)} />
       <Stat label="Dead letters" value={count(totals.deadLetter)} tone={totals.deadLetter ? "bad" : undefined} href={hrefTo(["dead-letters"], { queue: queue.name })} />
-      <Stat label="Partitions" value={count(queue.partitionsTotal)} />
-      <Stat label="State" value={queue.isPaused ? "Paused" : "Open"} note={`created ${ago(queue.createdAt)}`} tone={queue.isPaused ? "warn" : undefined} />
+      <Stat label="Partitions" value={count(queue.partitionsTotal)} note={`created ${ago(queue.createdAt)}`} />
     </div>
   );
 }
@@ -100,29 +101,34 @@ function Actions({ queue, reload }: { queue: Detail; reload: () => void }) {
 function Activity({ name }: { name: string }) {
   const range = chosenRange();
   const { data, error } = useLoad(
-    (signal) => get("/api/v1/analytics/queue-ops", { query: { queue: name, from: new Date(Date.now() - range * 1000).toISOString() }, signal }),
-    [name, range],
+    (signal) => get("/api/v1/analytics/queue-ops", { query: { queue: name, ...spelledRange(range) }, signal }),
+    [name, range.key],
     { everySeconds: 15 },
   );
-  const points = [...(data?.series ?? [])].sort((a, b) => a.bucket.localeCompare(b.bucket));
-  const times = points.map((point) => Date.parse(point.bucket) / 1000);
+  const grid = data && gridOf(range, data.bucketMinutes, data.series, (point) => point.bucket);
+  const of = (...given: Parameters<NonNullable<typeof grid>["values"]>) => grid?.values(...given) ?? [];
+  const common = { times: grid?.times, range };
   return (
     <div class="stack">
       <TimeRangeChoice />
       <Failure error={error} />
       <div class="grid">
-        <Card title="Messages per second">
-          <Plot label="Messages per second" times={times} spanS={range} spell={rate} lines={[{ label: "In", colour: 1, values: points.map((point) => point.pushPerSecond) }, { label: "Out", colour: 2, values: points.map((point) => point.popPerSecond) }, { label: "Acknowledged", colour: 3, values: points.map((point) => point.ackPerSecond) }]} />
-        </Card>
-        <Card title="From push to delivery">
-          <Plot label="From push to delivery" times={times} spanS={range} spell={millis} lines={[{ label: "p50", colour: 3, values: points.map((point) => point.p50LagMs) }, { label: "p95", colour: 1, values: points.map((point) => point.p95LagMs) }, { label: "p99", colour: 2, values: points.map((point) => point.p99LagMs) }]} />
-        </Card>
-        <Card title="Waiting polls">
-          <Plot label="Waiting polls" times={times} spanS={range} spell={count} lines={[{ label: "Parked", colour: 1, values: points.map((point) => point.parkedCount) }]} />
-        </Card>
-        <Card title="Errors">
-          <Plot label="Errors" times={times} spanS={range} spell={count} lines={[{ label: "Failed", colour: 2, values: points.map((point) => point.ackFailed) }, { label: "Dead letters", colour: 4, values: points.map((point) => point.deadLetters) }, { label: "Redelivered", colour: 1, values: points.map((point) => point.redelivered) }]} />
-        </Card>
+        <Chart {...common} title="Messages per second" unit={units.perSecond} nothing="No message was pushed or delivered in this time." lines={[
+          { label: "In", colour: 1, values: of((point) => point.pushPerSecond, 0) },
+          { label: "Out", colour: 2, values: of((point) => point.popPerSecond, 0) },
+          { label: "Acknowledged", colour: 3, values: of((point) => point.ackPerSecond, 0) },
+        ]} />
+        <Chart {...common} title="Push to delivery" unit={units.millis} nothing="No message was delivered in this time." lines={[
+          { label: "p50", colour: 3, values: of((point) => point.p50LagMs) },
+          { label: "p95", colour: 1, values: of((point) => point.p95LagMs) },
+          { label: "p99", colour: 2, values: of((point) => point.p99LagMs) },
+        ]} />
+        <Chart {...common} title="Errors" unit={units.whole} nothing="Nothing failed in this time." lines={[
+          { label: "Failed", colour: 2, values: of((point) => point.ackFailed, 0) },
+          { label: "Redelivered", colour: 1, values: of((point) => point.redelivered, 0) },
+          { label: "Dead letters", colour: 4, values: of((point) => point.deadLetters, 0) },
+        ]} />
+        <Chart {...common} title="Waiting polls" unit={units.whole} nothing="No consumer waited for messages in this time." lines={[{ label: "Parked", colour: 1, values: of((point) => point.parkedCount, 0) }]} />
       </div>
     </div>
   );

@@ -60,15 +60,15 @@ function Listed({ page }: { page: Schemas["QueuePage"] }) {
         rows={page.queues}
         keyOf={(queue) => queue.id}
         columns={[
-          { title: "Queue", cell: (queue) => <QueueLink name={queue.name} />, isWide: true },
-          { title: "Namespace", cell: (queue) => queue.namespace || "–" },
-          { title: "Partitions", cell: (queue) => count(queue.partitions), isNumber: true },
-          { title: "Messages", cell: (queue) => `${queue.estimated ? "≈ " : ""}${count(queue.messages.total)}`, isNumber: true },
-          { title: "Waiting", cell: (queue) => count(queue.messages.pending), isNumber: true },
-          { title: "Processing", cell: (queue) => count(queue.messages.processing), isNumber: true },
-          { title: "Dead letters", cell: (queue) => queue.messages.deadLetter ? <a href={hrefTo(["dead-letters"], { queue: queue.name })}>{count(queue.messages.deadLetter)}</a> : "0", isNumber: true },
-          { title: "Created", cell: (queue) => <When at={queue.createdAt} /> },
+          { title: "Queue", cell: (queue) => <QueueLink name={queue.name} />, by: (queue) => queue.name, isWide: true },
           { title: "State", cell: (queue) => queue.isPaused ? <Badge word="paused" /> : <Badge word="open" tone="good" /> },
+          { title: "Waiting", cell: (queue) => `${queue.estimated ? "≈ " : ""}${count(queue.messages.pending)}`, by: (queue) => queue.messages.pending, isNumber: true },
+          { title: "Processing", cell: (queue) => count(queue.messages.processing), by: (queue) => queue.messages.processing, isNumber: true },
+          { title: "Dead letters", cell: (queue) => queue.messages.deadLetter ? <a href={hrefTo(["dead-letters"], { queue: queue.name })}>{count(queue.messages.deadLetter)}</a> : "0", by: (queue) => queue.messages.deadLetter, isNumber: true },
+          { title: "Messages", cell: (queue) => `${queue.estimated ? "≈ " : ""}${count(queue.messages.total)}`, by: (queue) => queue.messages.total, isNumber: true },
+          { title: "Partitions", cell: (queue) => count(queue.partitions), by: (queue) => queue.partitions, isNumber: true },
+          { title: "Namespace", cell: (queue) => queue.namespace || "–", by: (queue) => queue.namespace || null },
+          { title: "Created", cell: (queue) => <When at={queue.createdAt} />, by: (queue) => queue.createdAt },
         ]}
       />
       <Pager total={page.total} limit={LIMIT} />

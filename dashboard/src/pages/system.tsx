@@ -1,11 +1,13 @@
 // The machines below: workers, PostgreSQL, what instances there are.
 import { get, type Schemas } from "../api/client";
-import { Badge, Card, chosenRange, PageHead, Stat, Table, TimeRangeChoice, When } from "../parts";
+import { Badge, Card, PageHead, Stat, Table, TimeRangeChoice, toneOf, When } from "../parts";
 import { Failure } from "../parts/notes";
-import { Plot, type Line } from "../parts/plot";
+import { Chart } from "../parts/plot";
 import { useLoad } from "../state/loading";
+import { latest } from "../state/pulse";
+import { chosenRange, gridOf, spelledRange } from "../state/range";
 import { hasRole } from "../state/session";
-import { bytes, count, millis, percent, seconds } from "../words";
+import { bytes, count, millis, percent, rate, seconds, units } from "../words";
 
 type Row = Record<string, unknown>;
 const text = (row: Row, name: string) => (row[name] === null || row[name] === undefined ? "–" : String(row[name]));
@@ -17,6 +19,7 @@ export function System() {
     <>
       <PageHead title="System"><TimeRangeChoice /></PageHead>
       <div class="stack">
+        <Health />
         <Usage />
         {hasRole("admin") && <Instances />}
         <Postgres />
@@ -25,39 +28,102 @@ export function System() {
   );
 }
 
-type Gauge = { avg?: number; last?: number };
-type Metrics = { cpu?: { user_us?: Gauge; system_us?: Gauge }; memory?: { rss_bytes?: Gauge }; database?: { pool_active?: Gauge; pool_size?: Gauge } };
-
-/** One line per worker, all on the times that any of them has. */
-function linesOf(chart: Schemas["SystemChart"] | undefined, pick: (metrics: Metrics) => number | undefined): { times: number[]; lines: Line[] } {
-  const replicas = (chart?.replicas ?? []).slice(0, 4);
-  const times = [...new Set(replicas.flatMap((replica) => replica.timeSeries.map((point) => Date.parse(point.timestamp) / 1000)))].sort((a, b) => a - b);
-  const lines = replicas.map((replica, index): Line => {
-    const byTime = new Map(replica.timeSeries.map((point) => [Date.parse(point.timestamp) / 1000, pick(point.metrics as Metrics)]));
-    return { label: `${replica.hostname} #${replica.workerId}`, colour: (index + 1) as 1 | 2 | 3 | 4, values: times.map((time) => byTime.get(time) ?? null) };
-  });
-  return { times, lines };
+function Health() {
+  const { data, error } = useLoad(
+    async (signal) => {
+      const [buffers, operations] = await Promise.all([get("/api/v1/status/buffers", { signal }), get("/api/v1/operations/stats", { signal })]);
+      return { buffers, operations };
+    },
+    [],
+    { everySeconds: 15 },
+  );
+  const sample = latest.value;
+  return (
+    <>
+      <Failure error={error} />
+      <div class="stats">
+        <Stat label="Messages per commit" value={rate(sample?.messagesPerCommit)} note="pushes fused into one call" />
+        <Stat label="Waiting polls" value={count(sample?.parkedPolls)} note="parked consumers" />
+        <Stat label="Spilled to disk" value={count(data?.buffers.pending)} note={data && (data.buffers.dbHealthy ? "database connected" : "database unreachable")} tone={data && !data.buffers.dbHealthy ? "bad" : undefined} href="/operations" />
+        <Stat label="Operation queue" value={count(data?.operations.total.waiting)} note={data && operationNote(data.operations)} tone={data && toneOf(data.operations.systemHealth)} href="/operations" />
+      </div>
+    </>
+  );
 }
+
+function operationNote({ systemHealth, estimatedWait }: Schemas["OperationStats"]): string {
+  return systemHealth === "healthy" ? `about ${seconds(estimatedWait)} wait` : systemHealth;
+}
+
+type Gauge = { avg?: number; last?: number };
+type Metrics = { cpu?: { user_us?: Gauge; system_us?: Gauge }; memory?: { rss_bytes?: Gauge } };
+const LINES = [1, 2, 3, 4] as const;
 
 function Usage() {
   const range = chosenRange();
-  const from = () => new Date(Date.now() - range * 1000).toISOString();
-  const usage = useLoad((signal) => get("/api/v1/analytics/system-metrics", { query: { from: from() }, signal }), [range], { everySeconds: 30 });
-  const workers = useLoad((signal) => get("/api/v1/analytics/worker-metrics", { query: { from: from() }, signal }), [range], { everySeconds: 30 });
-  const cpu = linesOf(usage.data, (metrics) => ((metrics.cpu?.user_us?.avg ?? 0) + (metrics.cpu?.system_us?.avg ?? 0)) / 10_000);
-  const memory = linesOf(usage.data, (metrics) => metrics.memory?.rss_bytes?.last);
-  const points = [...(workers.data?.timeSeries ?? [])].sort((a, b) => a.timestamp.localeCompare(b.timestamp));
-  const times = points.map((point) => Date.parse(point.timestamp) / 1000);
+  const { data, error } = useLoad(
+    async (signal) => {
+      const [usage, workers] = await Promise.all([
+        get("/api/v1/analytics/system-metrics", { query: spelledRange(range), signal }),
+        get("/api/v1/analytics/worker-metrics", { query: spelledRange(range), signal }),
+      ]);
+      return { usage, workers };
+    },
+    [range.key],
+    { everySeconds: 30 },
+  );
+  const replicas = LINES.flatMap((colour) => {
+    const replica = data?.usage.replicas[colour - 1];
+    return data && replica ? [{ label: `${replica.hostname} #${replica.workerId}`, colour, grid: gridOf(range, data.usage.bucketMinutes, replica.timeSeries, (point) => point.timestamp) }] : [];
+  });
+  const byWorker = (pick: (metrics: Metrics) => number | null) => ({
+    times: data && (replicas[0]?.grid.times ?? []),
+    lines: replicas.map(({ label, colour, grid }) => ({ label, colour, values: grid.values((point) => pick(point.metrics as Metrics)) })),
+  });
+  const grid = data && gridOf(range, data.workers.bucketMinutes, data.workers.timeSeries, (point) => point.timestamp);
+  const of = (...given: Parameters<NonNullable<typeof grid>["values"]>) => grid?.values(...given) ?? [];
+  const nothing = "No worker reported in this time.";
   return (
     <>
-      <Failure error={usage.error ?? workers.error} />
+      <Failure error={error} />
       <div class="grid">
-        <Card title="CPU" note="of one core, by worker"><Plot label="CPU" times={cpu.times} spanS={range} lines={cpu.lines} spell={percent} /></Card>
-        <Card title="Memory" note="resident, by worker"><Plot label="Memory" times={memory.times} spanS={range} lines={memory.lines} spell={bytes} /></Card>
-        <Card title="Event loops"><Plot label="Event loop lag" times={times} spanS={range} spell={millis} lines={[{ label: "Average", colour: 1, values: points.map((point) => point.avgEventLoopLagMs) }, { label: "Worst", colour: 2, values: points.map((point) => point.maxEventLoopLagMs) }]} /></Card>
-        <Card title="Connections to PostgreSQL"><Plot label="Connections" times={times} spanS={range} spell={count} lines={[{ label: "Connections", colour: 1, values: points.map((point) => point.dbConnections) }, { label: "Waiting calls", colour: 2, values: points.map((point) => point.maxJobQueueSize) }]} /></Card>
+        <Chart {...byWorker(({ cpu }) => ((cpu?.user_us?.avg ?? 0) + (cpu?.system_us?.avg ?? 0)) / 10_000)} title="CPU" note="of one core" nothing={nothing} unit={units.share} range={range} />
+        <Chart {...byWorker(({ memory }) => memory?.rss_bytes?.last ?? null)} title="Memory" note="resident" nothing={nothing} unit={units.bytes} range={range} />
+        <Chart title="Event loop lag" nothing={nothing} times={grid?.times} unit={units.millis} range={range} lines={[
+          { label: "Average", colour: 1, values: of((point) => point.avgEventLoopLagMs) },
+          { label: "Worst", colour: 2, values: of((point) => point.maxEventLoopLagMs) },
+        ]} />
+        <Chart title="Connections" note="to PostgreSQL" nothing={nothing} times={grid?.times} unit={units.whole} range={range} lines={[
+          { label: "Open", colour: 1, values: of((point) => point.dbConnections) },
+          { label: "Waiting calls", colour: 2, values: of((point) => point.maxJobQueueSize) },
+        ]} />
+        <Chart title="Errors" nothing="Nothing failed in this time." times={grid?.times} unit={units.whole} range={range} lines={[
+          { label: "Failed acknowledgments", colour: 2, values: of((point) => point.ackFailed, 0) },
+          { label: "Dead letters", colour: 4, values: of((point) => point.dlqCount, 0) },
+          { label: "Database", colour: 1, values: of((point) => point.dbErrors, 0) },
+        ]} />
+        <Workers workers={data?.workers.workers} />
       </div>
     </>
+  );
+}
+
+function Workers({ workers }: { workers: Schemas["WorkerReport"][] | undefined }) {
+  return (
+    <Card title="Workers" note="that reported in this time">
+      <Table
+        caption="Workers"
+        rows={workers ?? []}
+        keyOf={(worker) => `${worker.hostname}/${worker.workerId}`}
+        columns={[
+          { title: "Worker", cell: (worker) => `${worker.hostname} #${worker.workerId}`, isWide: true },
+          { title: "Messages", cell: (worker) => count(worker.messagesProcessed), isNumber: true },
+          { title: "Loop lag", cell: (worker) => millis(worker.avgEventLoopLagMs), isNumber: true },
+          { title: "Connections", cell: (worker) => count(worker.dbConnections), isNumber: true },
+          { title: "Waiting calls", cell: (worker) => count(worker.jobQueueSize), isNumber: true },
+        ]}
+      />
+    </Card>
   );
 }
 

@@ -1,10 +1,21 @@
 // The blocks that pages are made of.
 import type { ComponentChildren } from "preact";
-import { hrefTo, place, spellQuery } from "../state/place";
+import { hrefTo, spellQuery } from "../state/place";
+import { chosenRange, RANGES } from "../state/range";
 import { ago, moment } from "../words";
 
-export function PageHead({ title, children }: { title: ComponentChildren; children?: ComponentChildren }) {
-  return <div class="page-head"><h1>{title}</h1><span class="grow" />{children}</div>;
+export function PageHead(props: { title: ComponentChildren; from?: [title: string, href: string]; state?: ComponentChildren; children?: ComponentChildren }) {
+  return (
+    <div class="page-head">
+      <div class="title">
+        {props.from && <div class="crumb"><a href={props.from[1]}>{props.from[0]}</a></div>}
+        <h1>{props.title}</h1>
+        {props.state}
+      </div>
+      <span class="grow" />
+      {props.children}
+    </div>
+  );
 }
 
 export function Card(props: { title?: string; note?: ComponentChildren; children: ComponentChildren }) {
@@ -30,13 +41,13 @@ export function Stat(props: { label: string; value: string; note?: string | unde
   return props.href ? <a class={look} href={props.href}>{inside}</a> : <div class={look}>{inside}</div>;
 }
 
-export type Tone = "good" | "warn" | "bad" | "plain";
+export type Tone = "good" | "warn" | "bad" | "info" | "plain";
 const TONES: Record<string, Tone> = {
-  Stable: "good", Lagging: "warn", Dead: "bad", Paused: "warn",
+  consuming: "good", lagging: "warn", stalled: "bad", "no-consumers": "bad", paused: "info", empty: "plain",
   completed: "good", done: "good", running: "good", active: "good", processing: "warn",
   continued: "good", stopped: "warn", leased: "warn", retrying: "warn",
   healthy: "good", crowded: "warn", full: "bad", stuck: "bad",
-  failed: "bad", dead_letter: "bad", dead: "bad", cancelled: "warn", paused: "warn", blocked: "warn",
+  failed: "bad", dead_letter: "bad", dead: "bad", cancelled: "warn", blocked: "warn",
 };
 
 export function toneOf(word: string): Tone {
@@ -45,7 +56,7 @@ export function toneOf(word: string): Tone {
 
 export function Badge({ word, tone }: { word: string; tone?: Tone }) {
   const chosen = tone ?? toneOf(word);
-  return <span class={chosen === "plain" ? "badge" : `badge badge-${chosen}`}>{word.replaceAll("_", " ")}</span>;
+  return <span class={chosen === "plain" ? "badge" : `badge badge-${chosen}`}>{word.replaceAll(/[_-]/g, " ")}</span>;
 }
 
 export function When({ at }: { at: string | null | undefined }) {
@@ -76,19 +87,15 @@ export function Progress({ share, label }: { share: number; label: string }) {
 }
 
 export function TimeRangeChoice() {
-  const chosen = place.value.query.get("range") ?? "1h";
+  const { name, isZoomed, bounds } = chosenRange();
   return (
     <nav class="row" aria-label="Time range">
-      {Object.keys(RANGES).map((name) => (
-        <a key={name} class="button" href={location.pathname + spellQuery({ range: name === "1h" ? null : name })} aria-current={name === chosen ? "true" : undefined}>{name}</a>
-      ))}
+      {isZoomed && <a class="button small" href={location.pathname + spellQuery({ zoom: null })} title={`Back to the last ${name}`}>{bounds().map((time) => moment(new Date(time * 1000).toISOString()).slice(5, 16)).join(" – ")} <span aria-hidden="true">✕</span><span class="unseen">Back to the last {name}</span></a>}
+      <div class="choice">
+        {Object.keys(RANGES).map((each) => (
+          <a key={each} href={location.pathname + spellQuery({ range: each, zoom: null })} aria-current={each === name && !isZoomed ? "true" : undefined}>{each}</a>
+        ))}
+      </div>
     </nav>
   );
-}
-
-const RANGES: Record<string, number> = { "15m": 900, "1h": 3600, "6h": 21_600, "24h": 86_400, "7d": 604_800 };
-
-/** The range that the address asks for, in seconds. */
-export function chosenRange(): number {
-  return RANGES[place.value.query.get("range") ?? "1h"] ?? 3600;
 }

@@ -9,8 +9,8 @@ export function Dialog(props: { title: string; onClose: () => void; children: Co
   useEffect(() => dialog.current?.showModal(), []);
   return (
     <dialog ref={dialog} aria-label={props.title} onClose={props.onClose} onClick={(event) => event.target === dialog.current && props.onClose()}>
-      <h2>{props.title}</h2>
-      {props.children}
+      <div class="dialog-head"><h2>{props.title}</h2><button type="button" class="close" aria-label="Close" onClick={props.onClose}>✕</button></div>
+      <div class="dialog-body">{props.children}</div>
     </dialog>
   );
 }

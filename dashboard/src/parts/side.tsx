@@ -1,9 +1,10 @@
 import { useState } from "preact/hooks";
 import icon from "../icon.svg";
-import { pages } from "../pages";
-import { connection } from "../state/pulse";
+import { pages, sections } from "../pages";
+import { connection, latest } from "../state/pulse";
 import { session, signOut } from "../state/session";
 import { chooseTheme, theme, type Theme } from "../state/theme";
+import { count } from "../words";
 import { Field } from "./field";
 
 const WORDS = {
@@ -18,13 +19,18 @@ export function Side({ current }: { current: string }) {
   return (
     <header class={isOpen ? "side open" : "side"}>
       <div class="side-top">
-        <a class="brand" href="/"><img src={icon} alt="" width="27" height="27" />Skep</a>
+        <a class="brand" href="/"><img src={icon} alt="" width="24" height="24" />Skep</a>
         <button class="menu-button" aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>Menu</button>
       </div>
       <nav class="nav" aria-label="Pages" onClick={() => setOpen(false)}>
-        {pages.map(({ segment, title }) => (
-          <a key={segment} href={`/${segment}`} aria-current={segment === current ? "page" : undefined}>{title}</a>
-        ))}
+        {sections.map((section) => [
+          section && <h2 key={section}>{section}</h2>,
+          ...pages.filter((page) => page.section === section).map(({ segment, title }) => (
+            <a key={segment} href={`/${segment}`} aria-current={segment === current ? "page" : undefined}>
+              {title}{segment === "dead-letters" && <DeadLetters />}
+            </a>
+          )),
+        ])}
       </nav>
       <div class="side-foot">
         <Pulse />
@@ -34,6 +40,11 @@ export function Side({ current }: { current: string }) {
       </div>
     </header>
   );
+}
+
+function DeadLetters() {
+  const letters = latest.value?.messages.deadLetter;
+  return letters ? <span class="pill">{count(letters)}</span> : null;
 }
 
 function Pulse() {

@@ -18,9 +18,23 @@ function decodeSegment(segment: string): string {
 
 export const place = signal<Place>(readAddress());
 
+/** What all pages share: it goes along to where the new address says nothing else. */
+const SHARED = ["range", "zoom"];
+
+function withShared(href: string): string {
+  const url = new URL(href, location.origin);
+  if (url.pathname === location.pathname) return href;
+  for (const name of SHARED) {
+    const value = place.value.query.get(name);
+    if (value && !url.searchParams.has(name)) url.searchParams.set(name, value);
+  }
+  return url.pathname + url.search + url.hash;
+}
+
 export function navigate(href: string, options: { replace?: boolean } = {}): void {
-  if (options.replace) history.replaceState(null, "", href);
-  else history.pushState(null, "", href);
+  const target = withShared(href);
+  if (options.replace) history.replaceState(null, "", target);
+  else history.pushState(null, "", target);
   const isOtherPage = place.value.segments.join("/") !== readAddress().segments.join("/");
   place.value = readAddress();
   if (isOtherPage && !options.replace) {
