@@ -9,6 +9,7 @@ and it ends when its input does, so that it never outlives the runner.
 import asyncio
 import gc
 import signal
+import socket
 import sys
 import time
 from collections import Counter
@@ -24,6 +25,9 @@ _PAUSE_BEFORE_RECONNECT_S = 0.05
 _RECONNECTS_MAX = 100
 _CONNECTS_AT_ONCE = 50
 _DRAIN_S = 2.0
+# Leaves the port to `connect`, which takes those again that closed connections still hold;
+# Python 3.12 names it.
+_IP_BIND_ADDRESS_NO_PORT = 24
 
 
 class Generator(asyncio.Protocol):
@@ -78,10 +82,15 @@ class Generator(asyncio.Protocol):
     async def _connect(self, driver: Driver) -> None:
         loop = asyncio.get_running_loop()
         port = next(self._ports)
-        source = None if self._plan.source is None else (self._plan.source, 0)
-        await loop.create_connection(
-            lambda: Connection(driver), self._plan.host, port, local_addr=source
-        )
+        if self._plan.source is None:
+            await loop.create_connection(lambda: Connection(driver), self._plan.host, port)
+            return
+        connecting = socket.socket()
+        connecting.setblocking(False)
+        connecting.setsockopt(socket.IPPROTO_IP, _IP_BIND_ADDRESS_NO_PORT, 1)
+        connecting.bind((self._plan.source, 0))
+        await loop.sock_connect(connecting, (self._plan.host, port))
+        await loop.create_connection(lambda: Connection(driver), sock=connecting)
 
     def _reconnect(self, driver: Driver) -> None:
         if self._reconnects_left == 0:
