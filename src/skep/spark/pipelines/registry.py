@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from skep.model.errors import NotFound, Refused, SkepError, Unavailable
-from skep.spark.runtime.postgres import Database
+from skep.spark.runtime.postgres import Connection
 
 BEGIN: Final = (
     "select run_id::text as run_id, known_hash, known_checkpoint, has_progress from "
@@ -76,7 +76,7 @@ class Registry:
     def __init__(self, url: str) -> None:
         """Connect; raise `Unavailable` if the database is not reachable."""
         self._url: Final = url
-        self._database: Database | None = Database(url, STATEMENT_TIMEOUT_S)
+        self._database: Connection | None = Connection(url, STATEMENT_TIMEOUT_S)
         self._locked: str | None = None
         self._run_id = ""
 
@@ -158,7 +158,7 @@ class Registry:
     def _rows(self, sql: str, *arguments: object) -> list[dict[str, Any]]:
         """Run a statement; after a lost connection on a new one that has the lock again."""
         if self._database is None:
-            self._database = Database(self._url, STATEMENT_TIMEOUT_S)
+            self._database = Connection(self._url, STATEMENT_TIMEOUT_S)
             if self._locked is not None:
                 self.lock(self._locked)
         return self._database.rows(sql, *arguments)

@@ -1,16 +1,18 @@
 """PostgreSQL as Spark's processes see it: Arrow in, one-line causes out.
 
 The low-level driver manager of ADBC, because its other interface imports pandas, which takes
-seconds. A process keeps one connection per database: the workers of Spark are used again, and
-connecting would cost a third of a small micro-batch.
+seconds. A process keeps its connections: the workers of Spark are used again, and connecting would
+cost a third of a small micro-batch. A connection serves one statement at a time and one thread:
+the driver does not protect it, and what fails in one statement must not end another.
 
 What goes wrong is said in one line with advice. Spark prints the whole Python stack in front of
 it; the last line is what a person reads.
 """
 
+import threading
 import time
 from collections.abc import Generator, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
 from typing import Any, Final, cast
 
@@ -45,8 +47,8 @@ class CannotRead(Refused):
         """The SQLSTATE, if the server told one."""
 
 
-class Database:
-    """One connection to an installation; the URL may name its schema."""
+class Connection:
+    """One connection to an installation, for one thread at a time; the URL may name its schema."""
 
     def __init__(self, url: str, statement_timeout_s: float, *, is_durable: bool = True) -> None:
         """Connect; raise `Unavailable` if it is not reachable, or does not let us in.
@@ -54,6 +56,7 @@ class Database:
         If `is_durable`, commits wait until they would survive a crash of the server.
         """
         self._place: Final = redacted_url(url)
+        self._timeout_s: Final = statement_timeout_s
         plain, self._schema = split_schema(url)
         try:
             self._database: Any = adbc_driver_postgresql.connect(plain)
@@ -63,8 +66,7 @@ class Database:
                 f"cannot connect to {self._place}: {_first_line(error)}. Check the option url, and "
                 "that PostgreSQL accepts connections from this machine"
             ) from None
-        milliseconds = round(statement_timeout_s * 1000)
-        self.rows("select set_config('statement_timeout', $1, false)", milliseconds)
+        self._limit_statements(statement_timeout_s)
         if not is_durable:
             self.rows("select set_config('synchronous_commit', 'off', false)")
 
@@ -82,18 +84,23 @@ class Database:
                 return reader.read_all().to_pylist()
 
     def stream(self, sql: str) -> Iterator[Any]:
-        """Run a statement without parameters; yield its rows as Arrow record batches."""
-        is_finished = False
-        try:
-            with self._statement(sql) as statement:
-                statement.set_options(**{"adbc.postgresql.batch_size_hint_bytes": str(BATCH_BYTES)})
-                with self._result(statement) as reader:
-                    yield from reader
-            is_finished = True
-        finally:
-            if not is_finished:
-                # A result that was not read to its end leaves the connection in the middle.
-                forget_connections()
+        """Run a statement without parameters; yield its rows as Arrow record batches.
+
+        The server may take the time of a statement for each batch. What the caller does between
+        two of them is not counted: Spark slows a reader down for as long as its results wait.
+        """
+        self._limit_statements(0)
+        with self._statement(sql) as statement, ExitStack() as results:
+            statement.set_options(**{"adbc.postgresql.batch_size_hint_bytes": str(BATCH_BYTES)})
+            with self._cancelled_if_late():
+                batches = results.enter_context(self._result(statement))
+            while True:
+                with self._cancelled_if_late():
+                    batch = next(batches, None)
+                if batch is None:
+                    break
+                yield batch
+        self._limit_statements(self._timeout_s)
 
     def ingest(self, table: str, batch: Any) -> None:
         """Add the rows of a record batch to a table of Skep's, by COPY."""
@@ -110,6 +117,26 @@ class Database:
         """Disconnect."""
         self._connection.close()
         self._database.close()
+
+    def _limit_statements(self, seconds: float) -> None:
+        """Let the server cancel what runs longer; never, for 0."""
+        self.rows("select set_config('statement_timeout', $1, false)", round(seconds * 1000))
+
+    @contextmanager
+    def _cancelled_if_late(self) -> Generator[None]:
+        """Cancel what the server does for the block if it takes longer than a statement may."""
+        timer = threading.Timer(self._timeout_s, self._cancel)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            timer.join()  # else it might cancel what comes next
+
+    def _cancel(self) -> None:
+        with suppress(adbc_driver_manager.Error):  # the connection is lost, and the block will say
+            self._connection.cancel()
 
     @contextmanager
     def _statement(self, sql: str | None = None) -> Generator[Any]:
@@ -136,7 +163,6 @@ class Database:
         try:
             yield
         except (adbc_driver_manager.Error, pa.ArrowException, OSError) as error:
-            forget_connections()
             raise self._cause(error) from None
 
     def _cause(self, error: Exception) -> SkepError:
@@ -148,7 +174,7 @@ class Database:
                 f"--database-url ...` on it first ({line})",
                 state=state,
             )
-        if state == _CANCELLED or "statement timeout" in line:
+        if state == _CANCELLED or "canceling statement" in line:
             return CannotRead(
                 f"PostgreSQL cancelled a statement ({line}). Raise the option statementTimeout, "
                 "or read less at a time: maxRecordsPerPartition, maxMessagesPerTrigger",
@@ -167,35 +193,86 @@ class Database:
         return CannotRead(f"PostgreSQL refused a statement: {line}", state=state)
 
 
-_open: dict[tuple[str, float, bool], Database] = {}
-_known_urls: set[str] = set()
+class Database:
+    """An installation, over the connections that this process keeps to it.
+
+    Any number of threads may use it: a statement borrows a connection that no other one has, and
+    ends only that one if it fails.
+    """
+
+    def __init__(self, url: str, statement_timeout_s: float, *, is_durable: bool = True) -> None:
+        """Prepare; the arguments are those of `Connection`, which the first use opens."""
+        self._url: Final = url
+        self._timeout_s: Final = statement_timeout_s
+        self._is_durable: Final = is_durable
+        self._idle: Final[list[Connection]] = []
+
+    def rows(self, sql: str, *arguments: object) -> list[dict[str, Any]]:
+        """Run a small statement; see `Connection.rows`."""
+        with self._borrowed() as connection:
+            return connection.rows(sql, *arguments)
+
+    def stream(self, sql: str) -> Iterator[Any]:
+        """Run a statement that may bring much; see `Connection.stream`."""
+        with self._borrowed() as connection:
+            yield from connection.stream(sql)
+
+    def ingest(self, table: str, batch: Any) -> None:
+        """Add rows to a table of Skep's; see `Connection.ingest`."""
+        with self._borrowed() as connection:
+            connection.ingest(table, batch)
+
+    def close_idle(self) -> None:
+        """Disconnect what no statement uses."""
+        with suppress(IndexError):
+            while True:
+                self._idle.pop().close()
+
+    @contextmanager
+    def _borrowed(self) -> Generator[Connection]:
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            connection = self._connect()
+        try:
+            yield connection
+        except BaseException as error:
+            # Also for a result that was not read to its end: the connection is in the middle of it.
+            connection.close()
+            if isinstance(error, Unavailable):
+                forget_connections()  # those that are idle were likely lost with it
+            raise
+        self._idle.append(connection)
+
+    def _connect(self) -> Connection:
+        """Connect; where it worked before, wait for a server that may be restarting."""
+        giving_up_at = time.monotonic() + (PATIENCE_S if self._url in _known_urls else 0)
+        while True:
+            try:
+                connection = Connection(self._url, self._timeout_s, is_durable=self._is_durable)
+            except Unavailable:
+                if time.monotonic() >= giving_up_at:
+                    raise
+                time.sleep(PAUSE_S)
+            else:
+                _known_urls.add(self._url)
+                return connection
+
+
+_databases: Final[dict[tuple[str, float, bool], Database]] = {}
+_known_urls: Final[set[str]] = set()
 
 
 def database(url: str, statement_timeout_s: float, *, is_durable: bool = True) -> Database:
-    """Return this process's connection to a database; open one if there is none."""
-    key = (url, statement_timeout_s, is_durable)
-    if key not in _open:
-        _open[key] = _connect(url, statement_timeout_s, is_durable=is_durable)
-        _known_urls.add(url)
-    return _open[key]
-
-
-def _connect(url: str, statement_timeout_s: float, *, is_durable: bool) -> Database:
-    """Connect; where it worked before, be patient: a server that restarts is back in seconds."""
-    giving_up_at = time.monotonic() + (PATIENCE_S if url in _known_urls else 0)
-    while True:
-        try:
-            return Database(url, statement_timeout_s, is_durable=is_durable)
-        except Unavailable:
-            if time.monotonic() >= giving_up_at:
-                raise
-            time.sleep(PAUSE_S)
+    """Return a database with the connections that this process keeps to it."""
+    made = Database(url, statement_timeout_s, is_durable=is_durable)
+    return _databases.setdefault((url, statement_timeout_s, is_durable), made)
 
 
 def forget_connections() -> None:
-    """Close all connections of this process; the next use opens new ones."""
-    while _open:
-        _open.popitem()[1].close()
+    """Close all connections of this process that are idle; the next use opens new ones."""
+    for each in list(_databases.values()):
+        each.close_idle()
 
 
 def text_of(value: object) -> str | None:
