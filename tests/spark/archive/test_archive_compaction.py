@@ -2,16 +2,21 @@
 
 from datetime import UTC, datetime, timedelta
 
+import pyarrow as pa
 import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 
 from skep.model.errors import NotFound
 from skep.spark.archive.archiver import ArchiveBusy, archive_lock
-from skep.spark.archive.compaction import CompactionPlan, compact_lake
+from skep.spark.archive.compaction import CompactionPlan, MergeTask, compact_lake, merge_files
+from skep.spark.archive.copy_task import BYTES_PER_GROUP, FileWriter, rows_by_day
 from skep.spark.archive.lake import LOCK_TABLE
+from skep.spark.archive.schema import ARROW_SCHEMA, parquet
+from skep.spark.archive.storage import Storage
 from skep.spark.runtime.postgres import forget_connections
 from tests.spark.support.archives import Shop, files_below, payloads_of, run_here, run_tasks
+from tests.spark.support.logs import envelope, segments
 
 LATER = timedelta(days=2)
 
@@ -73,6 +78,51 @@ def test_rows_lie_in_the_order_of_their_addresses(scattered):
         rows = lake.table().scan("queue = 'orders'").to_arrow().to_pylist()
     addresses = [(row["xid"], row["partition_id"], row["offset"]) for row in rows]
     assert addresses == sorted(addresses)
+
+
+MEGABYTE = 1 << 20
+
+
+def write_file(address, first, rows):
+    """Write messages of a megabyte each, which a file holds in next to no room."""
+    with Storage({}).create(address) as stream:
+        writer = FileWriter(address, stream)
+        for number in range(first, first + rows):
+            known = {"offset": number, "payload": "x" * MEGABYTE, "xid": number}
+            writer.add(pa.RecordBatch.from_pylist([known], schema=ARROW_SCHEMA))
+        writer.finish()
+
+
+@pytest.fixture
+def arrow_memory():
+    """Count what Arrow allocates from here on."""
+    usual = pa.default_memory_pool()
+    counted = pa.proxy_memory_pool(usual)
+    pa.set_memory_pool(counted)
+    yield counted
+    pa.set_memory_pool(usual)
+
+
+def test_merging_holds_a_few_row_groups_in_memory_however_much_they_are(tmp_path, arrow_memory):
+    addresses = [f"file://{tmp_path}/{number}.parquet" for number in range(4)]
+    for number, address in enumerate(addresses):
+        write_file(address, number * 130, 130)
+    written = arrow_memory.max_memory()
+
+    done = merge_files(MergeTask({}, tuple(addresses), f"file://{tmp_path}/merged.parquet"))
+
+    assert done.messages == 520
+    assert arrow_memory.max_memory() < written + 3 * BYTES_PER_GROUP
+    offsets = parquet.read_table(tmp_path / "merged.parquet", columns=["offset"])["offset"]
+    assert offsets.to_pylist() == list(range(520))
+
+
+def test_what_is_copied_is_cut_by_bytes_as_well_as_by_messages():
+    segment = envelope(f'"{"x" * (BYTES_PER_GROUP // 2)}"')
+
+    cut = list(rows_by_day((segments([segment], first=n) for n in range(5)), queue_id=1))
+
+    assert [rows.num_rows for _, rows in cut] == [2, 2, 1]
 
 
 def test_limited_streams_read_a_compacted_archive_in_the_same_portions(scattered):

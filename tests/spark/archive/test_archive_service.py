@@ -19,6 +19,7 @@ from skep.model.errors import Unavailable
 from skep.spark.archive.archiver import ArchiveBusy, ArchivePlan, Archiver, archive_repeatedly
 from skep.spark.archive.lake import Lake, explained
 from skep.spark.runtime.postgres import forget_connections
+from skep.spark.runtime.tasks import TaskFailed
 from tests.spark.support.archives import Shop, run_here
 from tests.spark.support.logs import Writer
 
@@ -102,10 +103,18 @@ def test_the_lake_is_compacted_after_the_first_round_and_then_as_often_as_told()
     assert day.run(compact=day.compact, compact_every_s=4 * 3600) == [0, 4, 8]
 
 
-def test_a_compaction_that_lost_its_database_is_made_up_for_in_the_next_round():
-    day = Day(Unavailable("it restarts"))
+@pytest.mark.parametrize(
+    "failure",
+    [Unavailable("it restarts"), ArchiveBusy(), TaskFailed("out of memory"), OSError("disk full")],
+)
+def test_a_compaction_that_fails_is_told_and_tried_again_while_archiving_goes_on(failure, caplog):
+    day = Day(failure, failure)
 
-    assert day.run(compact=day.compact, compact_every_s=4 * 3600) == [1, 5, 9]
+    pauses = {"compact_every_s": 4 * 3600, "compact_again_s": 2 * 3600}
+    assert day.run(compact=day.compact, **pauses) == [4, 8]
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == 2
+    assert getattr(failure, "message", "OSError: disk full") in said[0]
 
 
 def test_whoever_wants_no_compaction_gets_none():

@@ -1,10 +1,9 @@
 """Segments to rows, on segments made by hand."""
 
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from decimal import Decimal
 
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,9 +28,8 @@ from skep.spark.decode.payloads import payload_decoder
 from skep.spark.decode.segments import MalformedPayload, SegmentDecoder
 from skep.spark.source.columns import InvalidColumns
 from skep.spark.source.options import Shape
-from tests.spark.support.logs import envelope
+from tests.spark.support.logs import NOON, envelope, segments
 
-NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 COLUMNS = {
     "queue": StringType(),
     "partition": StringType(),
@@ -41,23 +39,6 @@ COLUMNS = {
     "payload": StringType(),
     "headers": MapType(StringType(), StringType()),
 }
-
-
-def segments(*bodies, first=1):
-    """Make a batch of segments, one in each of several partitions."""
-    names = [f"p{number}" for number in range(len(bodies))]
-    return pa.RecordBatch.from_pydict(
-        {
-            "xid": [9] * len(bodies),
-            "partition_id": list(range(len(bodies))),
-            "first": [first] * len(bodies),
-            "last": [first + len(body) - 1 for body in bodies],
-            "queue": ["orders"] * len(bodies),
-            "partition": names,
-            "created_at": [NOON] * len(bodies),
-            "body": [b"[" + b",".join(body) + b"]" for body in bodies],
-        }
-    )
 
 
 def cut(*batches, columns=COLUMNS, taken=NOON):

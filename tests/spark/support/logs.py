@@ -1,11 +1,15 @@
 """Writers for tests: they store segments as the broker does, in transactions the test controls."""
 
 import json
+from datetime import UTC, datetime
 from itertools import count
+
+import pyarrow as pa
 
 from skep.model.envelopes import build_envelope
 
 _numbers = count(1)
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 class Writer:
@@ -59,3 +63,20 @@ def envelope(payload, transaction_id=None, **members):
     """Spell a message as it is stored; the payload is JSON."""
     name = transaction_id or f"tx-{next(_numbers)}"
     return build_envelope(name, payload.encode(), **members)
+
+
+def segments(*bodies, first=1):
+    """Make a batch of segments, one in each of several partitions."""
+    names = [f"p{number}" for number in range(len(bodies))]
+    return pa.RecordBatch.from_pydict(
+        {
+            "xid": [9] * len(bodies),
+            "partition_id": list(range(len(bodies))),
+            "first": [first] * len(bodies),
+            "last": [first + len(body) - 1 for body in bodies],
+            "queue": ["orders"] * len(bodies),
+            "partition": names,
+            "created_at": [NOON] * len(bodies),
+            "body": [b"[" + b",".join(body) + b"]" for body in bodies],
+        }
+    )

@@ -27,7 +27,7 @@ from uuid import uuid4
 
 from sqlalchemy import Connection, text
 
-from skep.model.errors import NotFound, Refused, Unavailable
+from skep.model.errors import NotFound, Refused, SkepError, Unavailable
 from skep.spark.archive.copy_task import Copied, CopyTask, copy_split
 from skep.spark.archive.lake import METADATA, Lake
 from skep.spark.runtime.tasks import OnProgress, RunTasks
@@ -272,22 +272,24 @@ def archive_repeatedly(
     before_waiting: Callable[[], None],
     compact: Callable[[], None] | None = None,
     compact_every_s: float = 86_400.0,
+    compact_again_s: float = 3_600.0,
     pause_first_s: float = 1.0,
     pause_max_s: float = 30.0,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
     """Archive until `stop` is set; a round that is under way is brought to its end.
 
-    `archive` and `compact` raise Unavailable when the database is away; then `before_waiting` is
-    called, which raises if waiting is in vain. The pause after a failure doubles.
+    `archive` raises Unavailable when the database is away; then `before_waiting` is called, which
+    raises if waiting is in vain. The pause after a failure doubles. However `compact` fails, it is
+    logged and tried again later: archiving does not depend on it.
     """
     failures, compact_at = 0, clock()
     while True:
         try:
             archive()
             if compact is not None and clock() >= compact_at:
-                compact()
-                compact_at = clock() + compact_every_s
+                again_s = min(compact_again_s, compact_every_s)
+                compact_at = clock() + (compact_every_s if _has_compacted(compact) else again_s)
         except (Unavailable, ArchiveBusy) as error:
             # After a failure it is the lock of the connection that was lost: the server has yet to
             # notice.
@@ -308,3 +310,16 @@ def archive_repeatedly(
             failures, pause_s = 0, every_s
         if stop.wait(pause_s):
             return
+
+
+def _has_compacted(compact: Callable[[], None]) -> bool:
+    try:
+        compact()
+    except Exception as error:  # noqa: BLE001 (drivers, file systems and Spark raise what they like)
+        _log.warning(
+            "Compaction failed and will be tried again: %s. The archive is whole, and archiving "
+            "goes on",
+            error.message if isinstance(error, SkepError) else f"{type(error).__name__}: {error}",
+        )
+        return False
+    return True

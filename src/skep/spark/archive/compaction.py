@@ -1,9 +1,9 @@
 """Keep the lake in good shape: few large files instead of many small ones, and no old snapshots.
 
 Every archive run leaves a file for each task and day. Small files of the same queue and day are
-merged, sorted by address, and replaced in one commit. Readers that planned before still find the
-old files, until the snapshots that know them are older than `keep_s`; then snapshots and files go.
-So do files that no snapshot ever knew, left by a process that died.
+merged in the order of addresses, and replaced in one commit. Readers that planned before still find
+the old files, until the snapshots that know them are older than `keep_s`; then snapshots and files
+go. So do files that no snapshot ever knew, left by a process that died.
 
 It runs under the lock of the archive. Should that lock be lost, with its connection, the lock of
 `Lake.transaction` still keeps it from files that another process is about to commit.
@@ -19,10 +19,10 @@ from pyiceberg.manifest import DataFile
 
 from skep.spark.archive.archiver import archive_lock
 from skep.spark.archive.copy_task import Copied, FileWriter
-from skep.spark.archive.lake import Lake
-from skep.spark.archive.schema import ADDRESS, ARROW_SCHEMA, parquet
+from skep.spark.archive.lake import Lake, described
+from skep.spark.archive.read import batches_of
+from skep.spark.archive.schema import ARROW_SCHEMA, parquet
 from skep.spark.archive.storage import Storage
-from skep.spark.runtime.arrow import pa
 from skep.spark.runtime.tasks import OnProgress, RunTasks
 
 TARGET_MESSAGES: Final = 1_000_000
@@ -65,18 +65,18 @@ class MergeTask:
 
 
 def merge_files(task: MergeTask) -> Copied:
-    """Put files together into one."""
+    """Put files together into one, with a row group in memory at a time.
+
+    Each lies in the order of addresses, and no two of a queue overlap: what one run or task copied
+    ends before the next begins. So one behind the other they are in order again.
+    """
     storage = Storage(task.storage)
-    tables: list[Any] = []
-    for address in task.files:
-        with storage.read(address) as opened:
-            tables.append(parquet.read_table(opened, schema=ARROW_SCHEMA))
-    order = [(name, "ascending") for name in (*ADDRESS, "offset")]
-    table = pa.concat_tables(tables).sort_by(order)
     with storage.create(task.address) as stream:
         writer = FileWriter(task.address, stream)
-        for rows in table.to_batches(max_chunksize=8_192):
-            writer.add(rows)
+        for address in task.files:
+            with storage.read(address) as opened, parquet.ParquetFile(opened) as file:
+                for rows in batches_of(file, range(file.num_row_groups), ARROW_SCHEMA.names):
+                    writer.add(rows.cast(ARROW_SCHEMA))
         writer.finish()
     return Copied((task.address,), writer.messages, writer.bytes)
 
@@ -139,7 +139,7 @@ def small_groups(files: Iterable[DataFile], plan: CompactionPlan) -> Iterator[tu
         if is_small:
             by_place.setdefault((file.partition[0], file.partition[1]), []).append(file)
     for _, group in sorted(by_place.items()):
-        yield from _packed(sorted(group, key=lambda file: file.file_path), plan)
+        yield from _packed(sorted(group, key=lambda file: described(file).order), plan)
 
 
 def _packed(files: list[DataFile], plan: CompactionPlan) -> Iterator[tuple[DataFile, ...]]:

@@ -75,6 +75,8 @@ def copy_split(task: CopyTask) -> Copied:
                 stream = files.enter_context(Storage(task.storage).create(address))
                 writers[day] = FileWriter(address, stream)
             writers[day].add(rows)
+            if sum(writer.waiting_bytes for writer in writers.values()) >= BYTES_PER_GROUP:
+                max(writers.values(), key=lambda writer: writer.waiting_bytes).write_group()
         for writer in writers.values():
             writer.finish()
         _require_attempt(source, task)
@@ -102,10 +104,11 @@ class FileWriter:
         self.address: Final = address
         self.messages = 0
         self.bytes = 0
+        self.waiting_bytes = 0
+        """Of messages that are not written yet."""
         self._stream: Final = stream
         self._waiting: list[Any] = []
         self._waiting_rows = 0
-        self._waiting_bytes = 0
         self._file: Final[Any] = parquet.ParquetWriter(
             stream,
             ARROW_SCHEMA,
@@ -120,35 +123,38 @@ class FileWriter:
         self.messages += rows.num_rows
         self._waiting.append(rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows]))
         self._waiting_rows += rows.num_rows
-        self._waiting_bytes += rows.nbytes
-        if self._waiting_rows >= ROWS_PER_GROUP or self._waiting_bytes >= BYTES_PER_GROUP:
-            self._write_group()
+        self.waiting_bytes += rows.nbytes
+        if self._waiting_rows >= ROWS_PER_GROUP or self.waiting_bytes >= BYTES_PER_GROUP:
+            self.write_group()
 
     def finish(self) -> None:
         """Write the rest and the end of the file; it gets its name when its stream is closed."""
-        self._write_group()
+        self.write_group()
         self._file.close()
         self.bytes = self._stream.tell()
 
-    def _write_group(self) -> None:
+    def write_group(self) -> None:
+        """Write what waits, as a row group."""
         if self._waiting:
             table = pa.concat_tables(self._waiting)
             self._file.write_table(table, row_group_size=table.num_rows)
-            self._waiting, self._waiting_rows, self._waiting_bytes = [], 0, 0
+            self._waiting, self._waiting_rows, self.waiting_bytes = [], 0, 0
 
 
 def rows_by_day(batches: Iterable[Any], queue_id: int) -> Iterator[tuple[date, Any]]:
     """Yield the messages of segments as record batches of the lake, each of one day."""
     decoder = EnvelopeDecoder(open_envelope=None, taken_us=None)
-    messages, day = DecodedMessages(), date.min
+    messages, size, day = DecodedMessages(), 0, date.min
     for batch in batches:
         for segment, body in segments_and_bodies(batch):
             segment_day = segment["created_at"].astimezone(UTC).date()
-            if len(messages) and (day != segment_day or len(messages) >= ROWS_PER_GROUP):
+            is_full = len(messages) >= ROWS_PER_GROUP or size >= BYTES_PER_GROUP
+            if len(messages) and (day != segment_day or is_full):
                 yield day, lake_batch(messages, queue_id)
-                messages = DecodedMessages()
+                messages, size = DecodedMessages(), 0
             day = segment_day
             decoder.add(messages, segment, body)
+            size += len(body)
     if len(messages):
         yield day, lake_batch(messages, queue_id)
 

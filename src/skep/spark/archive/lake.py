@@ -63,6 +63,11 @@ class LakeFile:
     xid_min: int
     xid_max: int
 
+    @property
+    def order(self) -> tuple[int, int, str]:
+        """Sorts files of a queue by the transactions of their messages."""
+        return self.xid_min, self.xid_max, self.address
+
 
 class Lake:
     """The table and its catalog."""
@@ -175,7 +180,7 @@ class Lake:
         for compare, column, bound in bounds:
             scan = scan if bound is None else scan.filter(compare(column, bound))
         found = [described(task.file) for task in scan.plan_files()]
-        return sorted(found, key=lambda file: (file.xid_min, file.xid_max, file.address))
+        return sorted(found, key=lambda file: file.order)
 
     def add(self, table: Table, addresses: Iterable[str], **notes: str) -> None:
         """Commit new files, in the transaction that is under way."""

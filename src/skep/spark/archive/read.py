@@ -127,12 +127,19 @@ def wanted_rows(
                 "run the query again"
             ) from None
         with opened, parquet.ParquetFile(opened) as file:
-            for batch in file.iter_batches(
-                ROWS_PER_BATCH, row_groups=_row_groups(file.metadata, choice), columns=read
-            ):
+            for batch in batches_of(file, _row_groups(file.metadata, choice), read):
                 mask = choice.mask(batch)
                 if mask.any():
                     yield batch if mask.all() else batch.filter(pa.array(mask))
+
+
+def batches_of(file: Any, row_groups: Iterable[int], columns: Sequence[str]) -> Iterator[Any]:
+    """Yield rows of a Parquet file, of one row group after the other.
+
+    A batch across row groups could have any size: they are cut by bytes, and batches by rows.
+    """
+    for number in row_groups:
+        yield from file.iter_batches(ROWS_PER_BATCH, row_groups=[number], columns=columns)
 
 
 def _row_groups(metadata: Any, choice: Choice) -> list[int]:

@@ -180,7 +180,7 @@ class TieredLog(MessageLog):
                 for queue in boundary.partitions.queue_names
                 for file in lake.files(queue, since=since, until=until, **xids)
             ]
-        return sorted(found, key=lambda file: (file.xid_min, file.xid_max, file.address))
+        return sorted(found, key=lambda file: file.order)
 
 
 def storage_of(options: ReadOptions) -> dict[str, str]:
