@@ -31,12 +31,12 @@ def test_messages_are_listed_filtered_and_paged(skep, api, queue):
     cut = skep("messages", "list", queue, "--limit", 2)
     cursor = cut.err.split("--cursor ")[1].split(",")[0]
     rest = skep("messages", "list", queue, "--cursor", cursor, "-o", "ndjson").ndjson()
-    old = skep("messages", "list", queue, "--until", "1h", "--since", "2h", code=4)
+    old = skep("messages", "list", queue, "--until", "1h", "--since", "2h")
 
     assert len(whole) == 5
     assert {message["partition"] for message in done} == {"b"}
     assert rest == whole[2:]
-    assert "no message matches" in old.err
+    assert "No message matches" in old.err
 
 
 def test_what_comes_next_is_shown_and_not_taken(skep, api, queue):
@@ -124,7 +124,7 @@ def test_dead_letters_are_listed_by_what_they_have_in_common(skep, letters):
 
     assert [row["errorMessage"] for row in rows] == ["too late", "too late"]
     assert "--offset 1" in table.err
-    assert skep("dlq", "list", "--queue", letters, "--since", "1s", "--until", "1h", code=4)
+    assert not skep("dlq", "list", "--queue", letters, "--since", "1s", "--until", "1h").out
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Maintenance, operations, metrics, traces and streams by command, against a broker."""
 
 import asyncio
+import re
 from uuid import uuid4
 
 import pytest
@@ -39,7 +40,7 @@ def test_maintenance_is_switched_on_shown_and_switched_off(skep, api, queue):
     assert (shown["popMaintenanceMode"], shown["maintenanceMode"]) == (True, False)
     assert delivered == []
     assert off.out == "Messages are delivered.\n"
-    assert "popMaintenanceMode       no" in skep("maintenance", "status").out
+    assert "Pop maintenance mode  no" in skep("maintenance", "status").out
 
 
 def test_pushes_are_kept_on_disk_and_stored_again(skep, api, queue):
@@ -68,7 +69,7 @@ async def test_operations_are_listed_counted_and_shown(ask, broker, client, queu
 
     assert [each["operationId"] for each in listed.ndjson()] == [second, first]
     assert "--before" in cut.err
-    assert stats.out.splitlines()[0].split()[:2] == ["type", "waiting"]
+    assert stats.out.splitlines()[0].split()[:2] == ["Type", "Waiting"]
     assert shown.json()["status"] in {"waiting", "processing"}
     assert done["status"] == "completed"
     assert (await ask("operations", "retry", first, code=1)).out == ""
@@ -112,7 +113,7 @@ def test_metrics_are_shown_in_few_words_or_all(skep, api, queue):
     lines = skep("metrics", "--prometheus", "--search", "parked").out.splitlines()
 
     assert record["uptime"] > 0
-    assert "memory.rss" in table
+    assert re.search(r"^Memory +\d+ MiB$", table, re.MULTILINE)
     assert "# TYPE skep_parked_polls gauge" in lines
     assert all("parked" in line for line in lines)
 
@@ -128,7 +129,7 @@ def test_traces_are_listed_and_shown(skep, api, queue):
     assert queue in {each["trace_name"] for each in names}
     assert (by_name["data"], by_name["queue_name"]) == ({"step": 1}, queue)
     assert '{"step":1}' in table
-    assert skep("traces", "show", "nobody", code=4).out == ""
+    assert skep("traces", "show", "nobody").out == ""
 
 
 def test_streams_are_listed_shown_and_deleted(skep, api, queue):

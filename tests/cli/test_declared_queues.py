@@ -84,7 +84,7 @@ def test_several_documents_are_one_declaration():
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("queues: {a: {options: {leaseTimes: 5}}}", "did you mean leaseTime?"),
+        ("queues: {a: {options: {leaseTimes: 5}}}", "Did you mean leaseTime?"),
         ("queues: {a: {options: {zzz: 5}}}", "unknown queue option zzz"),
         (
             "queues: {a: {options: {leaseTime: soon}}}",

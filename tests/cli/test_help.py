@@ -72,3 +72,56 @@ def test_the_commands_of_every_day_have_examples():
     assert {"serve", "push", "pop", "ack", "tail", "apply"} <= {
         example.split()[1] for example in EXAMPLES
     }
+
+
+def help_of(run, *path):
+    return run(*path, "--help").out
+
+
+def test_commands_stand_in_groups(run):
+    told = help_of(run)
+
+    places = [
+        told.index(f"\n{panel}:") for panel in ("Messages", "Operate", "Jobs", "Data", "Server")
+    ]
+    assert places == sorted(places)
+    assert places[0] < told.index("  push ") < places[1] < told.index("  queues ") < places[2]
+
+
+def test_what_names_the_broker_stands_behind_the_options_of_the_command(run):
+    told = help_of(run, "queues", "list")
+
+    options, connection = told.index("\nOptions:"), told.index("\nConnection:")
+    assert options < told.index("--namespace") < connection < told.index("--url")
+    assert told.count("--url") == 1
+
+
+@pytest.mark.parametrize(("path", "command"), LEAVES, ids=named)
+def test_no_type_of_the_program_is_shown(run, path, command):
+    told = help_of(run, *path[1:])
+
+    assert not {"<int", "<str", "<float", "<bool", "<UUID", "x>="} & set(
+        told.replace("[", " ").split()
+    )
+    for parameter in command.params:
+        choices = parameter.type_descriptor.choices if hasattr(parameter, "type_descriptor") else ()
+        for choice in choices or ():
+            assert str(choice) in told
+
+
+def test_the_version_is_an_option(run):
+    assert run("--version").out.startswith("skep ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("queus",), "Did you mean 'queues'?"),
+        (("queues", "lits"), "Did you mean 'list'?"),
+        (("queues", "list", "--limt", "3"), "--limit"),
+        (("queues", "list", "-o", "tabel"), "not one of table, wide, json, ndjson, yaml. Did you"),
+        (("queues", "configure", "q", "--set", "leaseTme=1"), "Did you mean leaseTime?"),
+    ],
+)
+def test_a_mistyped_word_is_answered_with_the_one_that_was_meant(run, arguments, said):
+    assert said in run(*arguments, code=1).err

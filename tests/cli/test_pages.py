@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skep.cli.shared.exits import Nothing
 from skep.cli.shared.output import Pages, by_offset, print_found, print_pages
 
 
@@ -62,7 +61,7 @@ def test_a_listing_that_was_cut_says_where_it_goes_on(capsys):
     print_pages(Pages(by_offset(rows.fetch), limit=3), ("n",), "table", empty="no row")
 
     said = capsys.readouterr()
-    assert said.out.split() == ["n", "0", "1", "2"]
+    assert said.out.split() == ["N", "0", "1", "2"]
     assert "--offset 3" in said.err
 
 
@@ -73,8 +72,9 @@ def test_programs_are_not_told_so(output, capsys):
     assert capsys.readouterr().err == ""
 
 
-def test_an_empty_listing_is_nothing_and_still_a_document(capsys):
-    with pytest.raises(Nothing, match="no row is there"):
-        print_found([], ("n",), "json", empty="no row is there")
-
+def test_an_empty_listing_is_said_and_still_a_document(capsys):
+    print_found([], ("n",), "json", empty="no row is there")
     assert json.loads(capsys.readouterr().out) == []
+
+    print_found([], ("n",), "table", empty="no row is there")
+    assert capsys.readouterr().err == "No row is there\n"

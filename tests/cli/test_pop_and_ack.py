@@ -145,4 +145,4 @@ def test_events_are_shown_by_name_and_by_message(skep, api, queue):
     (event,) = skep("traces", "show", f"{queue}-flow", "-o", "json").json()
     assert event["data"] == {"step": 1}
     assert "step" in skep("traces", "message", result.partition_id, "t").out
-    skep("traces", "show", "nothing-is-filed-here", code=4)
+    assert skep("traces", "show", "nothing-is-filed-here").out == ""

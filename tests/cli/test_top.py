@@ -147,7 +147,7 @@ def test_the_page_shows_queues_groups_instances_and_trouble():
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(None, "-"), (0, "0.0 s"), (0.0015, "1.5 ms"), (2.25, "2.2 s"), (600, "10 min")],
+    [(None, "-"), (0, "0 s"), (0.0015, "1.5 ms"), (2.25, "2.2 s"), (600, "10 min")],
 )
 def test_durations_are_spelled_in_a_unit_that_suits(seconds, text):
     assert spell_seconds(seconds) == text

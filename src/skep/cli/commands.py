@@ -1,9 +1,10 @@
-"""The commands of `skep`, each described by its function."""
+"""The commands of `skep` in their groups, each described by its function."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any, Final
 
 import typer
+from typer import Option
 
 from skep import __version__
 from skep.cli.admin.apply import apply
@@ -25,88 +26,121 @@ from skep.cli.server.config import config, openapi
 from skep.cli.server.database import PSQL_CONTEXT, dsn, psql
 from skep.cli.server.doctor import doctor
 from skep.cli.server.serve import migrate, serve
+from skep.cli.shared.help import Commands
 from skep.cli.shared.options import examples
 from skep.cli.spark.analytics import analytics_app, report
 from skep.cli.spark.archive import archive_app
 from skep.cli.spark.pipeline import pipeline_app
 from skep.cli.spark.transfer import export_messages, import_rows, replay
 
-app = typer.Typer(
-    name="skep",
-    help="A partitioned message broker on the PostgreSQL you already run.",
-    no_args_is_help=True,
-    # Help in boxes costs 0.2 s of CPU each time.
-    rich_markup_mode=None,
-    # A traceback is for a bug report: whole, plain, and without the values of variables.
-    pretty_exceptions_enable=False,
-)
+app: Final = Commands("skep", "A partitioned message broker on the PostgreSQL you already run.")
 
 
-def _add(command: Callable[..., Any], *lines: str, name: str | None = None) -> None:
-    app.command(name, epilog=examples(*lines) if lines else None)(command)
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        typer.echo(f"skep {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def skep(
+    *,
+    version: Annotated[
+        bool,
+        Option("--version", help="Print the version.", is_eager=True, callback=_print_version),
+    ] = False,
+) -> None:
+    """A partitioned message broker on the PostgreSQL you already run."""
+
+
+def _add(
+    panel: str,
+    command: Callable[..., Any] | typer.Typer,
+    *lines: str,
+    name: str | None = None,
+    **settings: Any,
+) -> None:
+    """Add a command or a group to a panel of the help; the lines are examples."""
+    if isinstance(command, typer.Typer):
+        app.add_typer(command, rich_help_panel=panel)
+        return
+    epilog = examples(*lines) if lines else None
+    app.command(name, epilog=epilog, rich_help_panel=panel, **settings)(command)
 
 
 _add(
-    serve,
-    "skep serve",
-    "skep serve --database-url postgresql://user:password@host/database --host 0.0.0.0",
-    name="serve",
-)
-_add(worker, "skep worker shop.jobs:app --concurrency 50 --health-port 9100")
-_add(migrate)
-_add(config)
-_add(dsn, "psql $(skep dsn)")
-app.command(
-    context_settings=PSQL_CONTEXT,
-    epilog=examples("skep psql", """skep psql -- -c 'select * from message limit 10'"""),
-)(psql)
-_add(doctor)
-_add(openapi)
-_add(
+    "Messages",
     push,
     """skep push orders '{"total": 42}' --partition customer-7""",
     "skep push orders.ndjson --partition-key customer",
 )
 _add(
+    "Messages",
     pop,
     "skep pop orders --group billing --batch 10 -o ndjson > popped.ndjson",
     "skep pop orders --wait 5 --auto-ack",
 )
-_add(ack, "skep ack < popped.ndjson", "skep ack --status failed < popped.ndjson")
-_add(tail, "skep tail orders", "skep tail orders --from 2h --limit 10")
-_add(transaction)
+_add("Messages", ack, "skep ack < popped.ndjson", "skep ack --status failed < popped.ndjson")
+_add("Messages", tail, "skep tail orders", "skep tail orders --from 2h --limit 10")
+_add("Messages", transaction)
+_add("Messages", messages_app)
+_add("Messages", dlq_app)
+_add("Messages", traces_app)
+
+_add("Operate", top)
+_add("Operate", doctor)
+_add("Operate", queues_app)
+_add("Operate", partitions_app)
+_add("Operate", groups_app)
+_add("Operate", apply, "skep apply -f queues.yaml", "skep apply -f queues.yaml --check")
+_add("Operate", metrics)
+_add("Operate", maintenance_app)
+_add("Operate", operations_app)
+_add("Operate", bench, "skep bench http://127.0.0.1:6632 --producers 8 --duration 30")
+
+_add("Jobs", jobs_app)
+_add("Jobs", worker, "skep worker shop.jobs:app --concurrency 50 --health-port 9100")
+
+_add("Data", pipeline_app)
+_add("Data", streams_app)
 _add(
+    "Data",
     replay,
     "skep replay --queue orders --from 2026-01-31T08:00Z --to 2026-01-31T09:00Z --into again",
 )
 _add(
+    "Data",
     import_rows,
     "skep import --from orders.parquet --queue orders",
     "skep import --from events.csv --queue events --map partition=customer",
     name="import",
 )
 _add(
+    "Data",
     export_messages,
     "skep export --queue orders --to backup/orders.parquet --since 2026-01-01",
     name="export",
 )
-_add(report)
-for group in (
-    *(analytics_app, archive_app, context_app, jobs_app, pipeline_app, queues_app),
-    *(partitions_app, groups_app, messages_app, dlq_app),
-):
-    app.add_typer(group)
-_add(apply, "skep apply -f queues.yaml", "skep apply -f queues.yaml --check")
-app.add_typer(maintenance_app)
-app.add_typer(operations_app)
-_add(metrics)
-_add(top)
-_add(bench, "skep bench http://127.0.0.1:6632 --producers 8 --consumers 8 --duration 30")
-app.add_typer(traces_app)
-app.add_typer(streams_app)
+_add("Data", archive_app)
+_add("Data", analytics_app)
+_add("Data", report)
 
-
-@app.command()
-def version() -> None:
-    """Print the version."""
-    typer.echo(f"skep {__version__}")
+_add(
+    "Server",
+    serve,
+    "skep serve",
+    "skep serve --database-url postgresql://user:password@host/database --host 0.0.0.0",
+    name="serve",
+)
+_add("Server", migrate)
+_add("Server", config)
+_add("Server", context_app)
+_add("Server", dsn, "psql $(skep dsn)")
+_add(
+    "Server",
+    psql,
+    "skep psql",
+    """skep psql -- -c 'select * from message limit 10'""",
+    context_settings=PSQL_CONTEXT,
+)
+_add("Server", openapi)

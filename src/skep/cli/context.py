@@ -6,13 +6,14 @@ from typing import Annotated, Final
 import typer
 from typer import Argument, Option
 
-from skep.cli.shared.connection import ContextName, Token, Url, complete_context, find_server
+from skep.cli.shared.connection import complete_context, find_server, with_connection
 from skep.cli.shared.contexts import ContextBook
-from skep.cli.shared.options import Yes, command_group, confirm
+from skep.cli.shared.help import Commands
+from skep.cli.shared.options import Yes, confirm
 from skep.cli.shared.output import Output, print_record, print_rows
 from skep.settings.connection import ConnectionChoice
 
-context_app: Final = command_group("context", "Manage saved broker connections.")
+context_app: Final = Commands("context", "Manage saved broker connections.")
 
 Name = Annotated[str, Argument(help="Context name.", autocompletion=complete_context)]
 
@@ -48,7 +49,7 @@ def list_contexts(*, output: Output = "table") -> None:
         }
         for context in book.all()
     ]
-    print_rows(rows, ("name", "url", "tokenIn", "current"), output)
+    print_rows(rows, ("name as context", "url", "tokenIn as token", "current"), output)
 
 
 @context_app.command()
@@ -59,11 +60,10 @@ def use(name: Name) -> None:
 
 
 @context_app.command()
-def show(
-    *, url: Url = None, token: Token = None, context: ContextName = None, output: Output = "table"
-) -> None:
+@with_connection
+def show(choice: ConnectionChoice, *, output: Output = "table") -> None:
     """Show which broker commands connect to, and why. The token is not shown."""
-    server = find_server(ConnectionChoice(url=url, token=token, context=context))
+    server = find_server(choice)
     shown = {
         "urls": ",".join(server.urls),
         "from": server.origin,

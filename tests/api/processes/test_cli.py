@@ -39,13 +39,15 @@ def assert_refused(result, *, exit_code, saying):
 
 
 def test_the_version_is_printed(skep):
-    assert skep("version").stdout == "skep 0.1.0\n"
+    assert skep("--version").stdout == "skep 0.1.0\n"
 
 
 def test_the_help_names_every_command(skep):
     shown = skep("--help").stdout
 
-    assert all(command in shown for command in ("serve", "migrate", "config", "openapi", "version"))
+    assert all(
+        command in shown for command in ("serve", "migrate", "config", "openapi", "--version")
+    )
 
 
 @pytest.mark.parametrize("arguments", [["nonsense"], ["serve", "--prot", "1"]])
@@ -55,12 +57,12 @@ def test_a_command_that_was_mistyped_is_the_callers_error(skep, arguments):
 
 class TestConfig:
     def test_each_value_is_shown_with_its_origin(self, skep):
-        shown = json.loads(skep("config", "--json", SKEP_PORT="7000").stdout)
+        shown = json.loads(skep("config", "-o", "json", SKEP_PORT="7000").stdout)
 
         assert shown["port"] == {"value": 7000, "origin": "environment SKEP_PORT"}
         assert shown["host"]["origin"] == "default"
 
-    @pytest.mark.parametrize("form", [[], ["--json"]])
+    @pytest.mark.parametrize("form", [[], ["-o", "json"]])
     def test_a_password_is_not_shown(self, skep, form):
         shown = skep("config", *form, SKEP_DATABASE_URL=UNREACHABLE).stdout
 

@@ -9,20 +9,20 @@ from typer import Argument, Option
 
 from skep.cli.shared.connection import OnlyQueue, with_client
 from skep.cli.shared.declare import action, listing
-from skep.cli.shared.options import Yes, command_group, confirm
-from skep.cli.shared.output import Output, Pages, print_record, print_rows
+from skep.cli.shared.help import Commands
+from skep.cli.shared.options import Yes, confirm
+from skep.cli.shared.output import Output, Pages, print_members, print_record, print_rows
+from skep.cli.shared.spelling import spell_bytes, spell_seconds
 from skep.model.errors import BadRequest, NotFound, Refused
 
 if TYPE_CHECKING:
     from skep.client import Client
 
-maintenance_app: Final = command_group(
+maintenance_app: Final = Commands(
     "maintenance", "Buffer pushes on disk, or stop deliveries, on all instances."
 )
-operations_app: Final = command_group(
-    "operations", "Requests that brokers accepted to execute later."
-)
-streams_app: Final = command_group("streams", "Registered stream queries and their state.")
+operations_app: Final = Commands("operations", "Requests that brokers accepted to execute later.")
+streams_app: Final = Commands("streams", "Registered stream queries and their state.")
 
 Mode = Annotated[
     Literal["push", "pop"],
@@ -42,12 +42,12 @@ _EFFECTS: Final = {
 _OPERATIONS: Final = "/api/v1/operations"
 _QUERIES: Final = "/streams/v1/queries"
 _OPERATION_COLUMNS: Final = (
-    *("createdAt", "type", "status", "queue", "partition", "itemCount", "retries", "error"),
-    "operationId",
+    *("createdAt", "type", "status", "queue", "partition", "itemCount as items", "retries"),
+    *("error", "operationId as id"),
 )
 _QUERY_COLUMNS: Final = (
-    *("name", "source_queue", "sink_queue", "partitions", "state_rows", "state_bytes"),
-    "updated_at",
+    *("name as query", "source_queue as from", "sink_queue as into", "partitions"),
+    *("state_rows", "state_bytes as size", "updated_at"),
 )
 
 
@@ -203,17 +203,27 @@ def metrics(
                 typer.echo(line)
         return
     found = client.request("GET", "/metrics")
-    print_record(_flat(found) if output == "table" else found, output)
+    if output == "table":
+        print_members(_told(found))
+    else:
+        print_record(found, output)
 
 
-def _flat(found: Any, prefix: str = "") -> dict[str, Any]:
-    """Return nested members as `a.b`."""
-    flat: dict[str, Any] = {}
-    for name, value in found.items():
-        flat |= (
-            _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
-        )
-    return flat
+def _told(found: Any) -> dict[str, str]:
+    """Return what people read of the metrics; the rest is there for Queen's tools."""
+    database, cpu = found["database"], found["cpu"]
+    flows = {name: found[name] for name in ("requests", "messages")}
+    told = {
+        name.capitalize(): f"{flow['total']:,}, {flow['rate']:,.1f} per second"
+        for name, flow in flows.items()
+    }
+    return {
+        **told,
+        "Database": f"{database['poolSize']:,} connections, {database['idleConnections']:,} idle, "
+        f"{database['waitingRequests']:,} requests waiting",
+        "Memory": spell_bytes(found["memory"]["rss"]),
+        "CPU time": f"{spell_seconds((cpu['user'] + cpu['system']) / 1e6)}",
+    }
 
 
 @streams_app.command("list")

@@ -9,27 +9,38 @@ from typer import Option
 from skep.cli.shared import output as out
 from skep.cli.shared.connection import GroupName, OnlyPartition, OnlyQueue, QueueName, with_client
 from skep.cli.shared.declare import action, listing
-from skep.cli.shared.options import Yes, command_group, confirm, examples, time_option
+from skep.cli.shared.help import Commands
+from skep.cli.shared.options import Yes, confirm, examples, time_option
+from skep.cli.shared.spelling import spell_seconds
 from skep.model.errors import BadRequest, NotFound
 
 if TYPE_CHECKING:
     from skep.client import Client
 
-groups_app: Final = command_group(
+groups_app: Final = Commands(
     "groups", "Show the progress of consumer groups; seek, pause and delete."
 )
 
 _COLUMNS: Final = (
-    *("name", "queueName", "condition", "totalLag", "maxTimeLag", "partitionsWithLag"),
-    *("partition_count", "isPaused"),
+    *(
+        "name as group",
+        "queueName as queue",
+        "condition",
+        "totalLag as lag",
+        "maxTimeLag as oldest",
+    ),
+    *("partitionsWithLag as behind", "partitionCount as partitions", "isPaused"),
 )
 _PROGRESS_COLUMNS: Final = (
-    *("queue", "partition", "totalConsumed", "offsetLag", "timeLagSeconds", "leaseActive"),
+    *("queue", "partition", "totalConsumed as done", "offsetLag as lag"),
+    *("timeLagSeconds as oldest", "leaseActive as leased"),
 )
-_PARTITION_COLUMNS: Final = ("partition", "offsetLag", "timeLagSeconds", "leased", "failing")
+_PARTITION_COLUMNS: Final = (
+    *("partition", "offsetLag as lag", "timeLagSeconds as oldest", "leased", "failing"),
+)
 _LAGGING_COLUMNS: Final = (
-    *("consumer_group", "queue_name", "partition_name", "offset_lag", "time_lag_seconds"),
-    "oldest_unconsumed_at",
+    *("consumer_group as group", "queue_name as queue", "partition_name as partition"),
+    *("offset_lag as lag", "time_lag_seconds as oldest", "oldest_unconsumed_at as since"),
 )
 
 
@@ -78,7 +89,7 @@ def show_lag(
     about = " (estimated)" if lag.estimated else ""
     typer.echo(
         f"{group} on {queue}: {lag.condition}, {lag.offset_lag:,} messages{about} behind, "
-        f"the oldest for {lag.time_lag_seconds:,} s, "
+        f"the oldest for {spell_seconds(lag.time_lag_seconds)}, "
         f"in {lag.partitions_with_lag:,} of {lag.partition_count:,} partitions"
     )
 
@@ -102,7 +113,8 @@ def list_lagging(
 ) -> None:
     """List the partitions with the oldest unread messages."""
     found = client.groups.lagging(min_lag_s=min_lag, limit=limit)
-    out.print_found(found, _LAGGING_COLUMNS, output, empty=f"no partition is {min_lag} s behind")
+    said = f"no partition is {spell_seconds(min_lag)} behind"
+    out.print_found(found, _LAGGING_COLUMNS, output, empty=said)
 
 
 @groups_app.command(

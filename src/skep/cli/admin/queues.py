@@ -1,24 +1,23 @@
 """`skep queues` and `skep partitions`: list, show, create, change, pause, clear and delete."""
 
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
+import typer
 from typer import Argument, Option
 
 from skep.cli.shared.connection import OnlyPartition, QueueName, complete_queue, with_client
 from skep.cli.shared.declare import action, listing
-from skep.cli.shared.options import command_group
-from skep.cli.shared.output import Format, Output, print_record
+from skep.cli.shared.help import Commands, closest
+from skep.cli.shared.output import Format, Output, print_record, print_rows, to_json
 from skep.model.errors import BadRequest, NotFound, Refused
+from skep.model.wire import QUEUE_MODE
 
 if TYPE_CHECKING:
     from skep.client import Client
 
-queues_app: Final = command_group(
-    "queues", "List, create, configure, pause, clear and delete queues."
-)
-partitions_app: Final = command_group("partitions", "List, show and clear partitions.")
+queues_app: Final = Commands("queues", "List, create, configure, pause, clear and delete queues.")
+partitions_app: Final = Commands("partitions", "List, show and clear partitions.")
 
 Namespace = Annotated[str | None, Option(help="Namespace of the queue.")]
 Task = Annotated[str | None, Option(help="Task of the queue.")]
@@ -33,12 +32,13 @@ UnsetOptions = Annotated[
 ]
 
 _COLUMNS: Final = (
-    *("name", "namespace", "task", "partitions", "messages.pending", "messages.processing"),
-    *("messages.deadLetter", "messages.total", "isPaused"),
+    *("name as queue", "namespace", "task", "partitions", "messages.pending as waiting"),
+    *("messages.processing as leased", "messages.deadLetter as dead letters", "messages.total"),
+    "isPaused",
 )
 _PARTITION_COLUMNS: Final = (
-    *("queue", "name", "tail", "head", "stats.pending", "stats.processing", "stats.deadLetter"),
-    *("lastActivity", "id"),
+    *("queue", "name as partition", "tail", "head", "stats.pending as waiting"),
+    *("stats.processing as leased", "stats.deadLetter as dead letters", "lastActivity", "id"),
 )
 
 
@@ -67,9 +67,14 @@ def show_queue(client: "Client", queue: QueueName, *, output: Output = "table") 
     described = client.queues.describe(queue, partition_limit=1)
     del described["partitions"]
     if output == "table":
-        described |= described.pop("totals") | described.pop("options")
-        described["groups"] = ", ".join(group["name"] for group in described["groups"])
-    print_record(described, output)
+        described |= described.pop("totals")
+        names = [group["name"] for group in described["groups"]]
+        described["groups"] = ", ".join(name.replace(QUEUE_MODE, "default group") for name in names)
+        options = described.pop("options")
+        print_record(described, output)
+        _print_options(options)
+    else:
+        print_record(described, output)
 
 
 @queues_app.command("create")
@@ -215,9 +220,7 @@ def check_options(options: Mapping[str, Any]) -> None:
     known = [field.encode_name for field in msgspec.structs.fields(OptionChanges)]
     for name in options:
         if name not in known:
-            similar = get_close_matches(name, known, n=1)
-            hint = f"; did you mean {similar[0]}?" if similar else ""
-            raise BadRequest(f"unknown queue option {name}{hint}")
+            raise BadRequest(f"unknown queue option {name}{closest(name, known)}")
     try:
         msgspec.convert(options, OptionChanges)
     except msgspec.ValidationError as error:
@@ -251,9 +254,33 @@ def _print_configured(configured: Any, output: Format) -> None:
 
     shown = msgspec.to_builtins(configured)
     if output == "table":
-        shown |= shown.pop("options")
         del shown["ignoredOptions"]
-    print_record(shown, output)
+        options = shown.pop("options")
+        print_record(shown, output)
+        _print_options(options)
+    else:
+        print_record(shown, output)
+
+
+def _print_options(options: Mapping[str, Any]) -> None:
+    """Print options by the names that `--set` takes, the changed ones first."""
+    import msgspec
+
+    from skep.model.queue_options import QueueOptions
+
+    defaults = msgspec.to_builtins(QueueOptions())
+    rows = [
+        {"option": name, "value": _written(value), "default": _written(defaults.get(name))}
+        for name, value in options.items()
+    ]
+    rows.sort(key=lambda row: row["value"] == row["default"])
+    typer.echo()
+    print_rows(rows, ("option", "value", "default"), "table")
+
+
+def _written(value: Any) -> str:
+    """Return the value of an option as `--set` takes it."""
+    return "" if value is None else to_json(value).strip('"')
 
 
 def _find_partition(client: "Client", queue: str, partition: str) -> dict[str, Any]:

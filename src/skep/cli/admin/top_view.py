@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from skep.cli.admin.top_figures import SHARES, Frame
+from skep.cli.shared.spelling import spell_seconds
 
 ROWS_SHOWN: Final = 12
 _FAR_BEHIND_S: Final = 300
@@ -32,15 +33,6 @@ def render_frame(frame: Frame, *, url: str, rows: int = ROWS_SHOWN) -> Renderabl
     if frame.instances is not None and len(frame.instances) > 1:
         parts.append(_instances(frame, rows))
     return Group(*parts)
-
-
-def spell_seconds(seconds: float | None) -> str:
-    """Return a duration in a fitting unit."""
-    if seconds is None:
-        return "-"
-    if 0 < seconds < 1:
-        return f"{seconds * 1000:.1f} ms"
-    return f"{seconds:.1f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
 def _headline(frame: Frame, url: str) -> RenderableType:

@@ -10,13 +10,14 @@ import typer
 from typer import Argument, Option
 
 from skep.cli.jobs.database import jobs_dsn, with_jobs, with_jobs_flags
-from skep.cli.shared.options import DatabaseFlags, Since, Until, command_group
+from skep.cli.shared.help import Commands
+from skep.cli.shared.options import DatabaseFlags, Since, Until
 from skep.cli.shared.output import Format, Output, print_rows
 
 if TYPE_CHECKING:
     from skep.jobs import JobClient
 
-jobs_app: Final = command_group("jobs", "Start, list, cancel, retry and delete job chains.")
+jobs_app: Final = Commands("jobs", "Start, list, cancel, retry and delete job chains.")
 
 # As in `skep.jobs.client.inspection`, which takes long to import.
 ChainState = Literal["open", "completed", "failed", "cancelled"]

@@ -16,7 +16,7 @@ import typer
 from typer import Argument, Option
 
 from skep.cli.jobs.database import jobs_dsn, with_jobs_flags
-from skep.cli.shared.options import DatabaseFlags
+from skep.cli.shared.options import DatabaseFlags, setting_option
 from skep.model.errors import BadRequest
 
 if TYPE_CHECKING:
@@ -50,9 +50,7 @@ def worker(
         Option(min=0, max=65535, help="Port for livez, readyz, health and metrics."),
     ] = None,
     health_host: Annotated[str, Option(help="Address for the health port.")] = "127.0.0.1",
-    log_level: Annotated[
-        str | None, Option(help="Minimum log level: debug, info, warning or error.")
-    ] = None,
+    log_level: Annotated[str | None, setting_option("log_level")] = None,
 ) -> None:
     """Run the jobs of an application until SIGTERM or Ctrl-C."""
     from skep.telemetry.logs import configure_logging

@@ -11,7 +11,8 @@ from typer import Argument, Option
 
 from skep.cli.shared.connection import OnlyQueue, with_client
 from skep.cli.shared.declare import listing
-from skep.cli.shared.options import Since, Until, Yes, command_group, confirm, declare_options
+from skep.cli.shared.help import Commands
+from skep.cli.shared.options import Since, Until, Yes, confirm, declare_options
 from skep.cli.shared.output import Output, print_record, progress_bar
 from skep.model.errors import BadRequest, Refused
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from skep.client import Client
     from skep.client.values import Redrive
 
-dlq_app: Final = command_group("dlq", "List, redrive and delete dead letters.")
+dlq_app: Final = Commands("dlq", "List, redrive and delete dead letters.")
 
 POLL_S: Final = 0.2
 """How often a running redrive is polled."""
@@ -33,10 +34,12 @@ AllLetters = Annotated[bool, Option("--all", help="All dead letters, without a f
 LetterIds = Annotated[list[int] | None, Argument(help="Dead letter ids.", metavar="[ID]...")]
 
 _COLUMNS: Final = (
-    *("dlqId", "failedAt", "queue", "partition", "consumerGroup", "attempts", "errorMessage"),
-    "transactionId",
+    *("dlqId as id", "failedAt", "queue", "partition", "consumerGroup as group", "attempts"),
+    *("errorMessage as error", "transactionId"),
 )
-_REDRIVE_COLUMNS: Final = ("id", "state", "total", "moved", "duplicates", "createdAt", "error")
+_REDRIVE_COLUMNS: Final = (
+    *("id", "state", "total", "moved", "duplicates", "createdAt as started", "error"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +114,10 @@ def show_letter(
     output: Output = "table",
 ) -> None:
     """Show a dead letter, or the outcome of a redriven one."""
-    print_record(client.request("GET", f"/api/v1/dlq/{letter}"), output)
+    found = client.request("GET", f"/api/v1/dlq/{letter}")
+    if output == "table":
+        found = {"id": found.pop("dlqId"), "messageId": found.pop("id"), **found}
+    print_record(found, output)
 
 
 @dlq_app.command("redrive")

@@ -12,7 +12,8 @@ from typer import Argument, Option
 
 from skep.cli.shared.connection import OnlyPartition, QueueName, complete_queue, with_client
 from skep.cli.shared.declare import listing
-from skep.cli.shared.options import Since, Until, Yes, command_group, confirm, declare_options
+from skep.cli.shared.help import Commands
+from skep.cli.shared.options import Since, Until, Yes, confirm, declare_options
 from skep.cli.shared.output import Output, print_found, print_record, print_rows
 from skep.model.errors import BadRequest, NotFound
 from skep.model.ids import parse_address, partition_uuid
@@ -20,10 +21,8 @@ from skep.model.ids import parse_address, partition_uuid
 if TYPE_CHECKING:
     from skep.client import Client
 
-messages_app: Final = command_group(
-    "messages", "List, show, delete, retry and dead-letter messages."
-)
-traces_app: Final = command_group("traces", "Events that applications recorded about messages.")
+messages_app: Final = Commands("messages", "List, show, delete, retry and dead-letter messages.")
+traces_app: Final = Commands("traces", "Events that applications recorded about messages.")
 
 MessageName = Annotated[
     str, Argument(help="Message id; or a transaction id, with --queue or --partition-id.")
@@ -35,11 +34,15 @@ OfPartition = Annotated[str | None, Option("--partition", help="Partition name o
 OfPartitionId = Annotated[str | None, Option("--partition-id", help="Partition id of the message.")]
 ForGroup = Annotated[str | None, Option("--group", help="Only this group; default: all groups.")]
 
-_COLUMNS: Final = ("createdAt", "partition", "status", "transactionId", "id")
-_PEEK_COLUMNS: Final = ("createdAt", "partition", "transactionId", "id", "data")
-_TRACE_COLUMNS: Final = ("created_at", "event_type", "consumer_group", "trace_names", "data")
+_COLUMNS: Final = ("createdAt as stored", "partition", "status", "transactionId", "id")
+_PEEK_COLUMNS: Final = ("createdAt as stored", "partition", "transactionId", "id", "data")
+_TRACE_COLUMNS: Final = (
+    *("created_at as at", "event_type as type", "consumer_group as group"),
+    *("trace_names as traces", "data"),
+)
 _NAMED_TRACE_COLUMNS: Final = (
-    *("created_at", "event_type", "queue_name", "partition_name", "transaction_id", "data"),
+    *("created_at as at", "event_type as type", "queue_name as queue"),
+    *("partition_name as partition", "transaction_id", "data"),
 )
 
 
@@ -120,7 +123,7 @@ def show_message(
     print_record(found, output)
     if groups:
         typer.echo()
-        print_rows(groups, ("name", "consumed", "leaseExpiresAt"), output)
+        print_rows(groups, ("name as group", "consumed", "leaseExpiresAt as leased until"), output)
 
 
 @messages_app.command("delete")
@@ -201,7 +204,7 @@ def _locate(
 
 @traces_app.command("names")
 @listing(
-    ("trace_name", "trace_count", "message_count", "last_seen"),
+    ("trace_name as trace", "trace_count as events", "message_count as messages", "last_seen"),
     empty="no trace is recorded",
     limit=50,
 )

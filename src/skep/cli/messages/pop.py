@@ -16,9 +16,11 @@ from skep.model.wire import QUEUE_MODE
 if TYPE_CHECKING:
     from skep.client import Client, Message
 
-_MESSAGE_COLUMNS: Final = ("createdAt", "partition", "transactionId", "data")
+_MESSAGE_COLUMNS: Final = ("createdAt as stored", "partition", "transactionId", "data")
 _LEASED_COLUMNS: Final = (*_MESSAGE_COLUMNS, "partitionId", "leaseId")
-_ACK_COLUMNS: Final = ("transactionId", "success", "noop", "dlq", "error")
+_ACK_COLUMNS: Final = (
+    *("transactionId", "success as accepted", "noop as done before", "dlq as dead letter", "error"),
+)
 
 
 @with_client

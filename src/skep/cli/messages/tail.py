@@ -25,7 +25,9 @@ def _read_start(text: str) -> str:
     return text if text in ("now", "start") else read_moment(text).isoformat()
 
 
+@connection.with_connection
 def tail(
+    choice: ConnectionChoice,
     queue: connection.QueueName,
     *,
     start: Annotated[
@@ -42,16 +44,13 @@ def tail(
     idle: Annotated[
         float | None, Option(min=0.1, help="Stop after this many seconds without a message.")
     ] = None,
-    url: connection.Url = None,
-    token: connection.Token = None,
-    context: connection.ContextName = None,
     output: Output = "table",
 ) -> None:
     """Watch the messages of a queue without consuming them. Survives restarts of the broker."""
     from skep.cli.messages.event_stream import EventStream
     from skep.client.endpoints import path_of
 
-    server = connection.find_server(ConnectionChoice(url=url, token=token, context=context))
+    server = connection.find_server(choice)
     path = path_of("stream/queue", queue, "events", **{"from": start})
     stream = EventStream(
         server.urls,

@@ -14,7 +14,9 @@ from skep.model.errors import BadRequest
 if TYPE_CHECKING:
     from skep.client import Client
 
-_COLUMNS: Final = ("type", "success", "transactionId", "queueName", "messageId", "error")
+_COLUMNS: Final = (
+    *("type", "success as done", "transactionId", "queueName as queue", "messageId", "error"),
+)
 
 
 class _Transaction(Struct):

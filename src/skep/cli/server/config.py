@@ -1,29 +1,26 @@
 """`skep config` and `skep openapi`: the settings in force, and the document of the HTTP API."""
 
-from typing import Annotated
-
 import msgspec
 import typer
-from typer import Option
 
 from skep.cli.shared.exits import require_server_extra
 from skep.cli.shared.options import ConfigFile, effective_settings
+from skep.cli.shared.output import Output, print_record, print_rows
 
 
-def config(
-    *,
-    config_file: ConfigFile = None,
-    as_json: Annotated[bool, Option("--json", help="Print JSON.")] = False,
-) -> None:
+def config(*, config_file: ConfigFile = None, output: Output = "table") -> None:
     """Print the effective settings and where each comes from. Passwords are hidden."""
     effective = effective_settings(config_file)
     values, origins = effective.settings.printable(), effective.origins
-    if as_json:
+    if output != "table":
         entries = {name: {"value": v, "origin": origins[name]} for name, v in values.items()}
-        typer.echo(msgspec.json.format(msgspec.json.encode(entries)).decode())
+        print_record(entries, output)
         return
-    for name, value in values.items():
-        typer.echo(f"{name:<28}{'' if value is None else value!s:<40} {origins[name]}")
+    rows = [
+        {"setting": name, "value": "" if value is None else str(value), "from": origins[name]}
+        for name, value in values.items()
+    ]
+    print_rows(rows, ("setting", "value", "from"), output)
 
 
 def openapi() -> None:

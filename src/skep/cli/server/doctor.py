@@ -1,6 +1,6 @@
 """`skep doctor`: check settings, database and broker, and advise what to do."""
 
-from skep.cli.shared.connection import ContextName, Token, Url
+from skep.cli.shared.connection import with_connection
 from skep.cli.shared.options import ConfigFile, DatabaseSchema, DatabaseUrl, DataDir
 from skep.cli.shared.output import Output, print_rows
 from skep.model.errors import SkepError
@@ -13,22 +13,20 @@ class ChecksFailed(SkepError):
     code = "something_is_broken"
 
 
+@with_connection
 def doctor(
+    choice: ConnectionChoice,
     *,
     database_url: DatabaseUrl = None,
     database_schema: DatabaseSchema = None,
     data_dir: DataDir = None,
     config_file: ConfigFile = None,
-    url: Url = None,
-    token: Token = None,
-    context: ContextName = None,
     output: Output = "table",
 ) -> None:
     """Check settings, database and broker. Exits with 2 if something is broken."""
     from skep.cli.server.doctor_checks import examine, findings_table
 
     flags = {"database_url": database_url, "database_schema": database_schema, "data_dir": data_dir}
-    choice = ConnectionChoice(url=url, token=token, context=context)
     findings = list(examine(config_file, flags, choice))
     if output == "table":
         from rich.console import Console

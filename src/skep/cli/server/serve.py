@@ -21,7 +21,6 @@ from skep.cli.shared import options
 from skep.cli.shared.exits import require_server_extra
 from skep.model.schema_name import split_schema
 from skep.settings import Settings, redacted_url
-from skep.settings.fields import description
 from skep.settings.layers import EffectiveSettings
 from skep.settings.security import security_warnings
 
@@ -32,18 +31,18 @@ CHECK_EXIT_CODES: Final = {"current": 0, "behind": 3, "ahead": 4}
 
 
 _FLAGS: Final[Mapping[str, Any]] = {
-    "preset": Annotated[str | None, Option(help=description("preset"))],
-    "host": Annotated[str | None, Option(help=description("host"))],
-    "port": Annotated[int | None, Option(help=description("port"))],
+    "preset": Annotated[str | None, options.setting_option("preset")],
+    "host": Annotated[str | None, options.setting_option("host")],
+    "port": Annotated[int | None, options.setting_option("port")],
     "database_url": options.DatabaseUrl,
     "database_schema": options.DatabaseSchema,
     "data_dir": options.DataDir,
     "postgres_bin": options.PostgresBin,
-    "migrate": Annotated[str | None, Option(help=description("migrate"))],
-    "workers": Annotated[int | None, Option(help=description("workers"))],
-    "connections": Annotated[int | None, Option(help=description("connections"))],
-    "log_level": Annotated[str | None, Option(help=description("log_level"))],
-    "log_format": Annotated[str | None, Option(help=description("log_format"))],
+    "migrate": Annotated[str | None, options.setting_option("migrate")],
+    "workers": Annotated[int | None, options.setting_option("workers")],
+    "connections": Annotated[int | None, options.setting_option("connections")],
+    "log_level": Annotated[str | None, options.setting_option("log_level")],
+    "log_format": Annotated[str | None, options.setting_option("log_format")],
     "config_file": options.ConfigFile,
 }
 

@@ -1,9 +1,10 @@
 """The broker that a command connects to, its client, and shell completion from it.
 
-A command decorated with `@with_client` takes an open client as its first argument and has the
-options --url, --token and --context. They win over the variables SKEP_URL, SKEP_TOKEN and
-SKEP_CONTEXT, those over the current context, that over the default address of `skep serve`. A
-context's stored token is sent to that context's URL only.
+A command decorated with `@with_client` takes an open client as its first argument, one with
+`@with_connection` only what names the broker; both have the options --url, --token and --context.
+These win over the variables SKEP_URL, SKEP_TOKEN and SKEP_CONTEXT, those over the current context,
+that over the default address of `skep serve`. A context's stored token is sent to that context's
+URL only.
 """
 
 from collections.abc import Callable, Generator
@@ -65,11 +66,19 @@ def complete_group(context: typer.Context, incomplete: str) -> list[str]:
     return _ask_broker(context, ask)
 
 
-Url = Annotated[str | None, Option(help="Broker URL; separate several instances by commas.")]
-Token = Annotated[str | None, Option(help="Access token.")]
+_PANEL: Final = "Connection"
+Url = Annotated[
+    str | None,
+    Option(help="Broker URL; separate several instances by commas.", rich_help_panel=_PANEL),
+]
+Token = Annotated[str | None, Option(help="Access token.", rich_help_panel=_PANEL)]
 ContextName = Annotated[
     str | None,
-    Option(help="Saved connection, see `skep context list`.", autocompletion=complete_context),
+    Option(
+        help="Saved connection, see `skep context list`.",
+        autocompletion=complete_context,
+        rich_help_panel=_PANEL,
+    ),
 ]
 QueueName = Annotated[str, Argument(help="Queue name.", autocompletion=complete_queue)]
 GroupName = Annotated[str, Argument(help="Consumer group.", autocompletion=complete_group)]
@@ -164,8 +173,8 @@ def opened_client(flags: ConnectionChoice) -> Generator["Client"]:
             raise Unreachable(f"{message} (the URL is from {server.origin})") from error
 
 
-def with_client(command: Callable[Concatenate["Client", P], T]) -> Callable[..., T]:
-    """Give a command a client as its first argument, and the options that name the broker."""
+def with_connection(command: Callable[Concatenate[ConnectionChoice, P], T]) -> Callable[..., T]:
+    """Add the options that name the broker; their values are the command's first argument."""
 
     def run(
         *args: Any,
@@ -174,11 +183,22 @@ def with_client(command: Callable[Concatenate["Client", P], T]) -> Callable[...,
         context: ContextName = None,
         **kwargs: Any,
     ) -> T:
-        with opened_client(ConnectionChoice(url=url, token=token, context=context)) as client:
-            return command(client, *args, **kwargs)
+        return command(ConnectionChoice(url=url, token=token, context=context), *args, **kwargs)
 
     declare_options(run, command, {"url": Url, "token": Token, "context": ContextName})
     return run
+
+
+def with_client(command: Callable[Concatenate["Client", P], T]) -> Callable[..., T]:
+    """Give a command a client as its first argument, and the options that name the broker."""
+
+    def run(choice: ConnectionChoice, *args: Any, **kwargs: Any) -> T:
+        with opened_client(choice) as client:
+            return command(client, *args, **kwargs)
+
+    # The client stays in the signature, where `with_connection` puts its own argument.
+    declare_options(run, command, {}, hidden=())
+    return with_connection(run)
 
 
 def _ask_broker(context: typer.Context, ask: Callable[["Client"], list[str]]) -> list[str]:

@@ -4,7 +4,7 @@
 1  the caller has to change something: an argument, a name, an answer to a question
 2  the server failed
 3  the caller is not authenticated, or not authorized
-4  nothing found: no message to pop, an empty listing
+4  no message came: to pop, to acknowledge, to tail; an empty listing is a success
 """
 
 import signal

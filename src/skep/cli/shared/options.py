@@ -13,25 +13,50 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, Concatenate, Final, ParamSpec, TypeVar
+from typing import (
+    Annotated,
+    Any,
+    Concatenate,
+    Final,
+    Literal,
+    ParamSpec,
+    TypeVar,
+    get_args,
+    get_origin,
+)
 
 import typer
 from typer import Option
 
 from skep.model.errors import BadRequest
 from skep.settings import EffectiveSettings, Settings, load_settings
-from skep.settings.fields import description
+from skep.settings.fields import FIELDS, description
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 ConfigFile = Annotated[
-    Path | None, Option("--config", help="TOML settings file; default: `./skep.toml` if it exists.")
+    Path | None,
+    Option(
+        "--config",
+        help="TOML settings file; default: `./skep.toml` if it exists.",
+        rich_help_panel="Database",
+    ),
 ]
-DatabaseUrl = Annotated[str | None, Option(help=description("database_url"))]
-DatabaseSchema = Annotated[str | None, Option(help=description("database_schema"))]
-DataDir = Annotated[Path | None, Option(help=description("data_dir"))]
-PostgresBin = Annotated[Path | None, Option(help=description("postgres_bin"))]
+
+
+def setting_option(name: str, *, panel: str | None = None) -> Any:
+    """Return the option of a setting, with its choices if it has any."""
+    kind = FIELDS[name].type
+    choices = "|".join(map(str, get_args(kind))) if get_origin(kind) is Literal else None
+    return Option(help=description(name), metavar=choices, rich_help_panel=panel)
+
+
+_PANEL: Final = "Database"
+DatabaseUrl = Annotated[str | None, setting_option("database_url", panel=_PANEL)]
+DatabaseSchema = Annotated[str | None, setting_option("database_schema", panel=_PANEL)]
+DataDir = Annotated[Path | None, setting_option("data_dir", panel=_PANEL)]
+PostgresBin = Annotated[Path | None, setting_option("postgres_bin", panel=_PANEL)]
 Yes = Annotated[bool, Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 _DATABASE_FLAGS: Final[Mapping[str, Any]] = {
@@ -45,14 +70,9 @@ _AGO: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd])(?: ago)?")
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
-def command_group(name: str, summary: str) -> typer.Typer:
-    """Return a group of commands that shows its help when it is called without one."""
-    return typer.Typer(name=name, help=summary, no_args_is_help=True)
-
-
 def examples(*lines: str) -> str:
     """Return the end of a help text that shows these command lines. A test parses each of them."""
-    # A line with only \b keeps click from rewrapping the lines below it.
+    # A line with only \b keeps typer from rewrapping the lines below it.
     return "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)])
 
 

@@ -1,35 +1,60 @@
 """What commands print: tables for people; JSON, NDJSON and YAML for programs; progress bars.
 
 The machine formats have everything that is known of a row, under the names of the wire, without
-colour and never cut; a table has the columns that a command chose.
+colour; a table has the columns that a command chose, as `skep.cli.shared.spelling` spells them. In
+a terminal long texts are cut to its width; in a pipe nothing is cut. `-o wide` is the table with
+exact times and sizes, in which nothing is cut either.
 
 Listings are fetched page by page as they are printed. A table and NDJSON appear page by page; JSON
 and YAML are one document and wait for the last page.
 """
 
+import re
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import UTC, datetime
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 import typer
 from typer import Option
 
-from skep.cli.shared.exits import Nothing
+from skep.cli.shared.spelling import Cell, heading, last_line, spell
 
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
 
-Format: TypeAlias = Literal["table", "json", "ndjson", "yaml"]
-Output = Annotated[Format, Option("--output", "-o", help="Output format.")]
+Format: TypeAlias = Literal["table", "wide", "json", "ndjson", "yaml"]
+_is_exact: Final = ContextVar("is_exact", default=False)
+
+
+def _note_exactness(chosen: Format) -> Format:
+    """Let commands know one kind of table only."""
+    _is_exact.set(chosen == "wide")
+    return "table" if chosen == "wide" else chosen
+
+
+Output = Annotated[
+    Format,
+    Option(
+        "--output",
+        "-o",
+        callback=_note_exactness,
+        help="Output format; `wide` is the table with exact times and sizes.",
+    ),
+]
 Limit = Annotated[int, Option(min=1, help="Maximum number of rows.")]
 Everything = Annotated[bool, Option("--all", help="Print all rows.")]
 Offset = Annotated[int, Option(min=0, help="Number of rows to skip.")]
 
 PAGE_ROWS: Final = 1000
 """The most rows that a broker puts into one answer."""
-_PIPE_WIDTH: Final = 10_000
-"""Outside of a terminal, each row of a table is one line."""
+_GAP: Final = "  "
+_CUT_CHARS_MIN: Final = 16
+"""Texts are cut to no less, even if the row is longer than a line then."""
+_UNCUT: Final = re.compile(r"(?i).*(id|name|queue|partition|group)|id|type|key")
+"""Names of what people copy, and of what tells rows apart."""
 
 FetchPage: TypeAlias = Callable[[int, str | None], tuple[Sequence[Any], str | None]]
 """Takes a number of rows and a cursor; returns rows and the next cursor, None at the end."""
@@ -39,7 +64,7 @@ def print_rows(rows: Iterable[Any], columns: Sequence[str], output: Format) -> N
     """Print rows: mappings, or structs as the client returns them.
 
     A table shows the members that `columns` has by their names on the wire; `a.b` is member b of a,
-    with the heading b.
+    and `a as text` has its own heading.
     """
     if output == "ndjson":
         for row in rows:
@@ -55,23 +80,23 @@ def print_record(record: Any, output: Format) -> None:
     if output == "ndjson":
         typer.echo(to_json(record))
     elif output == "table":
-        for name, value in _plain(record).items():
-            typer.echo(f"{name:<24} {cell(value)}".rstrip())
+        members = {heading(name): _spelled(name, value) for name, value in _plain(record).items()}
+        print_members({name: cell for name, cell in members.items() if cell.text})
     else:
         _print_whole(record, output)
 
 
-def cell(value: Any) -> str:
-    """Return the text of a value in a table."""
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int):
-        return f"{value:,}"
-    if isinstance(value, float):
-        return f"{value:,.2f}"
-    return value if isinstance(value, str) else to_json(value)
+def print_members(members: Mapping[str, Cell | str]) -> None:
+    """Print names with their values, one per line and further lines of a value below its first."""
+    from rich.console import Console
+    from rich.text import Text
+
+    width = max(map(len, members), default=0)
+    console = Console(highlight=False, soft_wrap=True)
+    for name, value in members.items():
+        text, style = (value, "") if isinstance(value, str) else (value.text, value.style)
+        indented = text.rstrip().replace("\n", "\n" + " " * width + _GAP)
+        console.print(Text.assemble((name.ljust(width) + _GAP, "dim"), (indented, style)))
 
 
 class Pages:
@@ -109,7 +134,7 @@ def by_offset(fetch: Callable[[int, int], Sequence[Any]]) -> FetchPage:
 def print_pages(
     pages: Pages, columns: Sequence[str], output: Format, *, empty: str, more: str = "--offset"
 ) -> None:
-    """Print a listing; `empty` is the error if there are no rows.
+    """Print a listing; `empty` is what to tell a person if there are no rows.
 
     `more` is the option that takes the cursor of the next page.
     """
@@ -118,8 +143,8 @@ def print_pages(
             print_rows(page, columns, output)
     else:
         print_rows(chain.from_iterable(pages), columns, output)
-    if not pages.row_count:
-        raise Nothing(empty)
+    if not pages.row_count and output == "table":
+        typer.echo(empty[:1].upper() + empty[1:], err=True)
     if pages.rest is not None and output == "table":
         typer.echo(f"There may be more rows: pass {more} {pages.rest}, or --all", err=True)
 
@@ -154,26 +179,65 @@ def _print_whole(value: Any, output: Format) -> None:
 
 
 def _print_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
+    from rich.cells import cell_len, set_cell_size
     from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        is_numeric = any(_is_number(_member(row, column)) for row in rows)
-        heading = column.rpartition(".")[2]
-        table.add_column(heading, justify="right" if is_numeric else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(cell(_member(row, column))) for column in columns))
-    console = Console(highlight=False)
-    if console.is_terminal:
-        console.print(table)
-        return
-    plain = Console(width=_PIPE_WIDTH, highlight=False)
-    with plain.capture() as captured:
-        plain.print(table)
-    for line in captured.get().splitlines():
-        typer.echo(line.rstrip())
+    console = Console(highlight=False, soft_wrap=True)
+    is_cut = console.is_terminal and not _is_exact.get()
+    paths = [column.partition(" as ")[0] for column in columns]
+    lines = [
+        [_one_line(_spelled(path, _member(row, path)), is_cut) for path in paths] for row in rows
+    ]
+    titles = [Cell(heading(column), "bold") for column in columns]
+    widths = [
+        max(cell_len(each.text) for each in column) for column in zip(titles, *lines, strict=True)
+    ]
+    if is_cut:
+        _cut(
+            widths,
+            [not _UNCUT.fullmatch(path.rpartition(".")[2]) for path in paths],
+            lines,
+            console.width,
+        )
+    is_right = [any(cell.is_number for cell in column) for column in zip(*lines, strict=True)]
+    for cells in [titles, *lines] if lines else ():
+        line = Text()
+        for cell, width, on_right in zip(cells, widths, is_right, strict=True):
+            text = cell.text
+            if cell_len(text) > width:
+                text = set_cell_size(text, width - 1) + "…"
+            padding = " " * (width - cell_len(text))
+            line.append(padding + text if on_right else text + padding, style=cell.style)
+            line.append(_GAP)
+        line.rstrip()
+        console.print(line)
+
+
+def _cut(
+    widths: list[int], may_cut: list[bool], lines: Sequence[Sequence[Cell]], width: int
+) -> None:
+    """Narrow the widest columns of text until a row fits."""
+    texts = [
+        index
+        for index, cells in enumerate(zip(*lines, strict=True))
+        if may_cut[index] and not any(cell.is_number for cell in cells)
+    ]
+    while texts and sum(widths) + len(_GAP) * (len(widths) - 1) > width:
+        widest = max(texts, key=lambda index: widths[index])
+        if widths[widest] <= _CUT_CHARS_MIN:
+            return
+        widths[widest] -= 1
+
+
+def _one_line(cell: Cell, is_cut: bool) -> Cell:
+    """Return a cell whose text is one line; where people read it, the line that says most."""
+    text = last_line(cell.text) if is_cut else " ".join(cell.text.split())
+    return cell._replace(text=text) if "\n" in cell.text else cell
+
+
+def _spelled(name: str, value: Any) -> Cell:
+    return spell(name, value, is_exact=_is_exact.get(), now=datetime.now(UTC))
 
 
 def _member(row: Mapping[str, Any], path: str) -> Any:
@@ -181,10 +245,6 @@ def _member(row: Mapping[str, Any], path: str) -> Any:
     for name in path.split("."):
         value = None if value is None else value.get(name)
     return value
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def to_json(value: Any) -> str:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 from typer import Option
 
-from skep.cli.shared.options import DatabaseFlags, command_group, time_option, with_database_flags
+from skep.cli.shared.help import Commands
+from skep.cli.shared.options import DatabaseFlags, time_option, with_database_flags
 from skep.cli.spark import options
 from skep.model.errors import BadRequest, NotFound
 from skep.spark.runtime.encryption_keys import key_options
@@ -15,7 +16,7 @@ from skep.spark.runtime.encryption_keys import key_options
 if TYPE_CHECKING:
     from skep.spark.analytics.analytics import Computed
 
-analytics_app: Final = command_group("analytics", "Compute hourly statistics of queues.")
+analytics_app: Final = Commands("analytics", "Compute hourly statistics of queues.")
 
 
 @analytics_app.command()

@@ -10,11 +10,11 @@ import typer
 from typer import Option
 
 from skep.cli.shared.exits import stop_signals
+from skep.cli.shared.help import Commands
 from skep.cli.shared.options import (
     DatabaseFlags,
     Since,
     Until,
-    command_group,
     examples,
     with_database_flags,
 )
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from skep.spark.archive.compaction import Compacted
     from skep.spark.runtime.tasks import RunTasks
 
-archive_app: Final = command_group("archive", "Copy old messages to a lake of Iceberg tables.")
+archive_app: Final = Commands("archive", "Copy old messages to a lake of Iceberg tables.")
 
 Queues = Annotated[list[str] | None, Option("--queue", help="Only this queue; repeatable.")]
 

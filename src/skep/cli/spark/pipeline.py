@@ -10,6 +10,7 @@ from typer import Argument, Option
 
 from skep.cli.shared import options
 from skep.cli.shared.exits import stop_signals
+from skep.cli.shared.help import Commands
 from skep.cli.shared.output import Output, print_found
 from skep.cli.spark.options import Master, counting_bar
 from skep.model.errors import NotFound, Refused
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from skep.settings import Settings
     from skep.spark.pipelines.registry import Progress, Registry
 
-pipeline_app: Final = options.command_group("pipeline", "Run computations between queues on Spark.")
+pipeline_app: Final = Commands("pipeline", "Run computations between queues on Spark.")
 
 Name = Annotated[str, Argument(help="Pipeline name.")]
 
