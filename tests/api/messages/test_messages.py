@@ -72,6 +72,7 @@ async def test_a_list_shows_everything_but_the_payload(client, queue):
         "producerSub": None,
         "queuePriority": 0,
         "leaseExpiresAt": None,
+        "preview": None,
     }
     assert page["mode"] == {"hasQueueMode": True, "busGroupsCount": 0, "type": "queue"}
     assert page["nextCursor"] is None
@@ -91,6 +92,30 @@ async def test_the_newest_message_comes_first_and_pages_follow_each_other(client
     assert second["nextCursor"] is None
     assert await names(client, queue=queue, limit=2, offset=2) == ["c", "b"]
     assert await names(client, queue=queue, offset=5) == []
+
+
+async def test_messages_of_all_queues_are_listed_in_the_order_of_their_pushes(client, queue):
+    for number, name in enumerate(("first", "second", "first", "second")):
+        await push_named(client, f"{queue}.{name}", f"{queue}-{number}")
+
+    newest = await names(client, namespace=queue)
+
+    assert newest == [f"{queue}-{number}" for number in (3, 2, 1, 0)]
+
+
+async def test_a_search_of_headers_and_payloads_shows_what_it_found(client, queue):
+    for tenant, customer in (("acme", 7), ("acme", 8), ("bees", 7)):
+        item = {"queue": queue, "headers": {"tenant": tenant}, "payload": {"customer": customer}}
+        await client.push(item)
+
+    found = await listed(
+        client, queue=queue, header="tenant=acme", payload="$.customer = 7", preview=14
+    )
+
+    assert [message["preview"] for message in found["messages"]] == ['{"customer": 7']
+    assert found["searchedTo"] is None
+    refused = await client.call("GET", "/api/v1/messages?payload=%24customer")
+    assert refused.status == 400
 
 
 async def test_a_page_may_end_within_a_segment(client, queue):
@@ -258,6 +283,7 @@ async def test_an_empty_list_has_no_mode(client):
         "messages": [],
         "mode": {"hasQueueMode": False, "busGroupsCount": 0, "type": "none"},
         "nextCursor": None,
+        "searchedTo": None,
     }
 
 

@@ -138,6 +138,19 @@ async def test_from_a_time_what_is_older_is_left_out(client, queue, watch):
     assert await since.messages(1) == ["new"]
 
 
+async def test_only_messages_with_the_wanted_contents_arrive(client, queue, watch):
+    for tenant, number in (("acme", 1), ("bees", 1), ("acme", 2), ("acme", 1)):
+        item = {
+            "queue": queue,
+            "headers": {"tenant": tenant},
+            "payload": {"n": number, "t": tenant},
+        }
+        await client.push(item)
+    source = await watch(queue, **{"from": "start", "header": "tenant=acme", "payload": "$.n = 1"})
+
+    assert await source.messages(2) == [{"n": 1, "t": "acme"}] * 2
+
+
 async def test_nothing_is_claimed_or_counted_as_delivered(client, queue, watch):
     await client.push_payloads(queue, 1)
     source = await watch(queue, **{"from": "start"})

@@ -1,12 +1,13 @@
 from tests.sql.support.log import Poll, body_of, envelope, key_of
 
-QUERY = "select * from skep.list_messages($1, $2, $3, $4, $5, $6, $7)"
+QUERY = "select * from skep.list_messages($1, $2, $3, $4, $5, $6, $7, $8, $9)"
 
 
-async def page(log, segments, *, status=None, key=None, skip=0, limit=100):
+async def page(log, segments, *, status=None, key=None, preview=0, skip=0, limit=100, low=None):
     """List segments given as (partition, first, before)."""
-    columns = [list(column) for column in zip(*segments, strict=True)] or [[], [], []]
-    rows = await log.rows(QUERY, *columns, status, key, skip, limit)
+    ids, first, before = [list(column) for column in zip(*segments, strict=True)] or [[], [], []]
+    chosen = (ids, first, [low] * len(ids), before, status, key)
+    rows = await log.rows(QUERY, *chosen, preview, skip, limit)
     return rows[0]["matched"], [row["message_offset"] for row in rows if row["item"]], rows
 
 
@@ -66,7 +67,29 @@ async def test_any_payload_can_be_listed(log):
     odd = envelope("a", r'{"data":"nul \u0000","data":1}')
     await log.push_bodies({partition: "a"}, {partition: body_of([odd])})
 
-    assert (await page(log, [(partition, 1, None)]))[1] == [1]
+    _, offsets, [row] = await page(log, [(partition, 1, None)], preview=100)
+
+    assert (offsets, row["preview"]) == ([1], r'{"data":"nul \u0000","data":1}')
+
+
+async def test_a_preview_is_the_beginning_of_the_payload_unless_that_is_encrypted(log):
+    partition, _ = await log.partition()
+    sealed = envelope("b", '"c2VhbGVk"').replace("{", '{"enc":"k",', 1)
+    bodies = body_of([envelope("a", '{"n": 12345}'), sealed])
+    await log.push_bodies({partition: ("a", "b")}, {partition: bodies})
+
+    rows = (await page(log, [(partition, 1, None)], preview=7))[2]
+    assert [row["preview"] for row in rows] == [None, '{"n": 1']
+
+    rows = (await page(log, [(partition, 1, None)]))[2]
+    assert [row["preview"] for row in rows] == [None, None]
+
+
+async def test_the_same_segment_may_be_named_for_each_of_its_messages(log):
+    partition, _ = await log.partition()
+    await log.push(partition, *"abcde")
+
+    assert (await page(log, [(partition, 1, 5), (partition, 1, 3)], low=2))[1] == [4, 3, 2, 2]
 
 
 async def test_the_standing_is_part_of_the_statement_and_not_called_per_segment(log):
@@ -76,7 +99,8 @@ async def test_the_standing_is_part_of_the_statement_and_not_called_per_segment(
     async with log.connection.transaction():
         await log.execute("set local track_functions = 'all'")
         rows = await log.rows(
-            "select * from skep.list_messages($1, '{1,1}', '{null,null}', 'pending', null, 0, 9)",
+            "select * from skep.list_messages($1, '{1,1}', '{null,null}', '{null,null}', 'pending',"
+            " null, 0, 0, 9)",
             partitions,
         )
         called = await log.rows("select funcname from pg_stat_xact_user_functions")

@@ -1,16 +1,17 @@
 """Pages of messages: however small the steps, every message is listed once."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from skep.broker.messages.contents import Contents
 from skep.broker.messages.listing import MessageFilter, MessageList
 from skep.db.access.functions import Functions
 from skep.db.access.slots import ONE_OFF, Slots
 from skep.model.errors import BadRequest
-from tests.sql.support.log import Poll
+from tests.sql.support.log import NOON, Poll, body_of, envelope
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 SEGMENTS = [("a", "12"), ("b", "3"), ("a", "456"), ("c", "7"), ("b", "89"), ("a", "x")]
@@ -78,6 +79,43 @@ async def test_a_page_that_found_nothing_in_its_share_of_work_says_how_to_go_on(
     names, count = await listed(pages, chosen, 10, 0)
 
     assert (names, count) == ([], 4), "six segments in steps of two, and a look beyond"
+
+
+@pytest.mark.parametrize("status", [None, "pending"])
+def test_messages_are_found_by_their_contents_whatever_the_sizes(log, arun, slots, status):
+    async def fill_orders():
+        [a, b] = await log.provision("hive", "a", "b")
+        for n in range(0, 12, 3):
+            envelopes = [envelope(f"m{m}", f'{{"n": {m % 4}}}') for m in range(n, n + 3)]
+            names = tuple(f"m{m}" for m in range(n, n + 3))
+            partition = (a, b)[n % 2]
+            await log.push_bodies({partition: names}, {partition: body_of(envelopes)})
+
+    arun(fill_orders())
+
+    @settings(max_examples=40, deadline=None)
+    @given(st.integers(1, 5), st.integers(1, 500), st.integers(1, 5), st.integers(0, 4))
+    def check(segments, size, limit, skip):
+        pages = MessageList(
+            Functions(slots), hash_seed=1, segments_per_page=segments, bytes_per_page=size
+        )
+        contents = Contents.parse(None, "$.n = 1")
+        chosen = MessageFilter(since=LONG_AGO, status=status, contents=contents)
+        names, _ = arun(listed(pages, chosen, limit, skip))
+        assert names == ["m9", "m5", "m1"][skip:]
+
+    check()
+
+
+async def test_a_search_that_stops_early_says_how_far_back_it_looked(log, slots):
+    await fill(log)
+    pages = MessageList(Functions(slots), hash_seed=1, segments_per_page=2)
+    chosen = MessageFilter(since=LONG_AGO, contents=Contents.parse("tenant", None))
+
+    page = await pages.read_page(chosen, limit=9, offset=0, cursor=None)
+
+    assert page.messages == []
+    assert page.searched_to == NOON + timedelta(seconds=4)
 
 
 async def test_one_partition_is_listed_by_itself(log, slots):

@@ -28,7 +28,7 @@ class MessageParts:
             seal_envelope=core.key_ring.seal_envelope,
         )
         self.redrives: Final = Redrives(sql, self.dead_letters)
-        self.message_list: Final = MessageList(sql, seed)
+        self.message_list: Final = MessageList(sql, seed, open_envelope)
         self.messages: Final = Messages(
             sql,
             self.dead_letters,

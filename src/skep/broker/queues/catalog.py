@@ -196,9 +196,11 @@ class QueueCatalog:
             "list_messages",
             [segment["partition_id"] for segment in segments],
             [segment["first"] for segment in segments],
+            [None] * len(segments),
             [segment["last"] + 1 - max(page.offset - segment["rank"], 0) for segment in segments],
             None,
             None,
+            0,
             0,
             page.limit,
         )

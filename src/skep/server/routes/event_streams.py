@@ -21,6 +21,7 @@ from litestar.openapi import ResponseSpec
 from litestar.params import HeaderParameter
 from litestar.response import Stream
 
+from skep.broker.messages.contents import Contents
 from skep.broker.pop.feed import Live
 from skep.broker.pop.tail import Position, Tail, Tails
 from skep.broker.stats.pulse import Pulse, PulseSample
@@ -30,7 +31,7 @@ from skep.model.names import check_name
 from skep.server.auth import access
 from skep.server.auth.guard import requester_of
 from skep.server.problems import problem_of
-from skep.server.routes.parameters import QueueName
+from skep.server.routes import parameters as given
 from skep.server.routes.section import AnyRequest, Section, in_query, routes_of
 
 HEARTBEAT_S: Final = 15.0
@@ -64,11 +65,14 @@ def event_routes(section: Section, tails: Tails, pulse: Pulse, live: Live) -> No
     )
     async def tail_queue(
         request: AnyRequest,
-        queue: QueueName,
+        queue: given.QueueName,
         start: From = "now",
+        header: given.OnlyHeader = None,
+        payload: given.OnlyPayload = None,
         last_event_id: LastEventId = None,
     ) -> Stream:
         """Watch the messages of a queue as server-sent events."""
+        contents = Contents.parse(header, payload)
         live.check_room()
         tail = await tails.open(
             check_name("queue", queue),
@@ -76,7 +80,7 @@ def event_routes(section: Section, tails: Tails, pulse: Pulse, live: Live) -> No
             last=Position.parse(last_event_id) if last_event_id else None,
             is_from_now=start == "now",
         )
-        return _event_stream(request, live, spelled_events(tail))
+        return _event_stream(request, live, spelled_events(tail, contents))
 
     @section.get(
         "/api/v1/dashboard/live",
@@ -136,13 +140,15 @@ def _error_event(error: SkepError) -> bytes:
     return b"event: error\ndata: %b\n\n" % problem_of(error).body
 
 
-async def spelled_events(tail: Tail) -> AsyncGenerator[bytes, None]:
-    """Yield an event per message, and a comment after a silence of `HEARTBEAT_S`."""
+async def spelled_events(
+    tail: Tail, contents: Contents | None = None
+) -> AsyncGenerator[bytes, None]:
+    """Yield an event per message that is wanted, and a comment after a silence of `HEARTBEAT_S`."""
     now = asyncio.get_running_loop().time
     silent_since = -HEARTBEAT_S  # so that the first position is sent at once
     async with aclosing(tail.follow()) as told:
         async for position, message in told:
-            if message is not None:
+            if message is not None and (contents is None or contents.are_in(message)):
                 yield _message_event(position, message)
                 silent_since = now()
             elif now() - silent_since >= HEARTBEAT_S:

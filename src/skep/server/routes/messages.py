@@ -9,7 +9,13 @@ from typing import Annotated, Final, TypeAlias
 import msgspec
 
 from skep.broker.messages import single
-from skep.broker.messages.listing import MessageFilter, MessageList, MessagePage
+from skep.broker.messages.contents import Contents
+from skep.broker.messages.listing import (
+    PREVIEW_CHARS_MAX,
+    MessageFilter,
+    MessageList,
+    MessagePage,
+)
 from skep.broker.messages.stored_message import Status
 from skep.server.auth import access
 from skep.server.routes import parameters as given
@@ -58,6 +64,12 @@ def message_routes(section: Section, listing: MessageList, messages: single.Mess
         transaction_id: Annotated[
             str | None, in_query("Only this transaction id, at any time.", "transactionId")
         ] = None,
+        header: given.OnlyHeader = None,
+        payload: given.OnlyPayload = None,
+        preview: Annotated[
+            int,
+            in_query("How many characters of each payload to show.", ge=0, le=PREVIEW_CHARS_MAX),
+        ] = 0,
         limit: given.Limit = 200,
         offset: given.DeepOffset = 0,
         cursor: Annotated[
@@ -67,7 +79,7 @@ def message_routes(section: Section, listing: MessageList, messages: single.Mess
         """List messages, newest first.
 
         A page does a bounded amount of work: one that is not full but has a `nextCursor` is not
-        the last.
+        the last. `searchedTo` says how far back it looked.
         """
         chosen = MessageFilter(
             queue=queue or None,
@@ -78,8 +90,11 @@ def message_routes(section: Section, listing: MessageList, messages: single.Mess
             since=since,
             until=until,
             transaction_id=transaction_id or None,
+            contents=Contents.parse(header, payload),
         )
-        return await listing.read_page(chosen, limit=limit, offset=offset, cursor=cursor)
+        return await listing.read_page(
+            chosen, limit=limit, offset=offset, cursor=cursor, preview=preview
+        )
 
     @section.get(
         f"{_PATH}/peek",

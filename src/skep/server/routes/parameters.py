@@ -25,6 +25,17 @@ OnlyPartition: TypeAlias = Annotated[str | None, in_query("Only this partition; 
 OnlyGroup: TypeAlias = Annotated[str | None, in_query("Only this consumer group.", "consumerGroup")]
 OnlyNamespace: TypeAlias = Annotated[str | None, in_query("Only queues of this namespace.")]
 OnlyTask: TypeAlias = Annotated[str | None, in_query("Only queues of this task.")]
+OnlyHeader: TypeAlias = Annotated[
+    str | None, in_query("Only messages with this header: a name, or `name=value`.")
+]
+OnlyPayload: TypeAlias = Annotated[
+    str | None,
+    in_query(
+        "Only messages whose payload fulfils a condition, such as `$.customer.id = 7`, or contains "
+        "a text. Operators are `=`, `!=`, `<`, `<=`, `>`, `>=` and `~` (contains); a path alone "
+        "must exist."
+    ),
+]
 Search: TypeAlias = Annotated[str | None, in_query("Only names that contain this, in any case.")]
 
 # Times
