@@ -88,6 +88,8 @@ RETRY_FREE_CALL: Final = (
 )
 DISCARD_CALL: Final = "select chain_id, outcome, null::uuid from skep.chain_discard($1, $2)"
 HASTEN_CALL: Final = "select job_id, 'triggered', type from skep.job_hasten($1)"
+GRAPH_CALL: Final = "select * from skep.chain_graph($1, $2, $3)"
+CHAIN_COUNTS_CALL: Final = "select * from skep.chain_counts($1)"
 ATTEMPTS_CALL: Final = "select * from skep.job_attempts($1, $2, $3)"
 REPORT_CALL: Final = "select skep.job_report($1, $2, $3, $4, $5)"
 PAUSE_CALL: Final = "select skep.job_type_pause($1, $2)"

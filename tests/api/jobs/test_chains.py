@@ -327,3 +327,25 @@ async def test_a_list_that_makes_no_sense_is_400(ask, query):
 @pytest.mark.parametrize("count", [0, 1001])
 async def test_a_request_starts_one_to_a_thousand_chains(ask, count):
     await ask("POST", "/chains", {"chains": [{"type": "x"}] * count}, status=400)
+
+
+async def test_chains_are_counted_by_state(ask, queue):
+    await ask.start(f"job of {queue}")
+
+    counts = {each["state"]: each for each in (await ask("GET", "/chains/counts"))["states"]}
+
+    assert set(counts) == {"open", "failed", "cancelled", "completed"}
+    assert counts["open"]["isExact"]
+
+
+async def test_a_graph_holds_what_is_around_a_chain(ask, queue):
+    first = await ask.start(f"first {queue}")
+    second = await ask.start(f"second {queue}", blockers=[first])
+
+    jobs = (await ask("GET", f"/chains/{second}/graph"))["jobs"]
+    around = (await ask("GET", f"/chains/{first}/graph"))["jobs"]
+
+    assert [(job["chainId"], job["waitsFor"]) for job in jobs] == [(second, [first]), (first, [])]
+    assert [job["state"] for job in jobs] == ["blocked", "ready"]
+    assert [job["chainId"] for job in around] == [first, second]
+    await ask("GET", f"/chains/{uuid4()}/graph", status=404)

@@ -41,6 +41,15 @@ async def test_chains_are_counted_then_cancelled_part_by_part_then_retried(ask, 
     assert await states(ask, job) == ["open"] * 5
 
 
+async def test_only_the_chains_named_are_changed(ask, job):
+    chosen, other = await ask.start(job), await ask.start(job)
+
+    answer = await ask("POST", "/chains/matching/cancel", {"ids": [chosen]})
+
+    assert answer["done"] == 1
+    assert (await ask("GET", f"/chains/{other}"))["state"] == "open"
+
+
 async def test_what_is_needed_is_refused_and_named(ask, job):
     needed = await ask.start(job)
     await ask.start(f"other {job}", blockers=[needed])

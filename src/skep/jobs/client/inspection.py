@@ -20,6 +20,11 @@ PAGE_LIMIT: Final = 50
 PAGE_LIMIT_MAX: Final = 1000
 COUNT_BUDGET: Final = 50_000
 """How many open jobs are read to count them, about; some ten milliseconds."""
+CHAINS_COUNTED: Final = 10_000
+"""Chains of a state are counted up to here."""
+GRAPH_CHAINS_MAX: Final = 40
+GRAPH_JOBS_MAX: Final = 200
+"""How much of a graph is shown: more can neither be drawn nor read."""
 
 ChainState = Literal["open", "completed", "failed", "cancelled"]
 JobState = Literal[
@@ -116,6 +121,40 @@ class AttemptRow(msgspec.Struct, frozen=True, rename="camel"):
     error: str | None
 
 
+class GraphJob(msgspec.Struct, frozen=True, rename="camel"):
+    """A job in the graph of a chain.
+
+    `waits_for`: the chains it waits or waited for. `parent_job_id`: the job that started its chain.
+    `error`: why it failed, or the last attempt that did.
+    """
+
+    id: UUID
+    chain_id: UUID
+    chain_state: str
+    parent_job_id: UUID | None
+    position: int
+    type: str
+    state: str
+    created_at: datetime
+    due_at: datetime | None
+    started_at: datetime | None
+    finished_at: datetime | None
+    attempts: int
+    max_attempts: int
+    waits_for: list[UUID]
+    error: str | None
+    tries: list[AttemptRow]
+    """The last 20."""
+
+
+class ChainCounts(msgspec.Struct, frozen=True, rename="camel"):
+    """How many chains are in a state; at least so many if it is not exact."""
+
+    state: ChainState
+    count: int
+    is_exact: bool
+
+
 class TypeCounts(msgspec.Struct, frozen=True, rename="camel"):
     """How many jobs of a type are open.
 
@@ -153,6 +192,9 @@ class WorkerRow(msgspec.Struct, frozen=True, rename="camel"):
     expires_at: datetime
     is_late: bool
     running: int
+
+
+_attempts_decoder: Final = msgspec.json.Decoder(list[AttemptRow])
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +285,16 @@ class Inspection:
         ((text,),) = await self.caller.call(store.BLOCKERS_CALL, job_id)
         return [] if text is None else msgspec.json.decode(text, type=list[BlockerRow])
 
+    async def graph(self, chain_id: UUID) -> list[GraphJob]:
+        """Return the jobs of a chain and of those around it: all, or `GRAPH_JOBS_MAX` of them."""
+        rows = await self.caller.call(store.GRAPH_CALL, chain_id, GRAPH_CHAINS_MAX, GRAPH_JOBS_MAX)
+        return [GraphJob(**_with_attempts(row)) for row in rows]
+
+    async def chain_counts(self) -> list[ChainCounts]:
+        """Return how many chains there are in each state, counted up to `CHAINS_COUNTED`."""
+        rows = await self.caller.call(store.CHAIN_COUNTS_CALL, CHAINS_COUNTED)
+        return [ChainCounts(*row) for row in rows]
+
     async def types(
         self, *, after: str | None = None, limit: int = PAGE_LIMIT
     ) -> Page[TypeRow, str]:
@@ -282,6 +334,10 @@ def _checked(limit: int) -> int:
 def page_of(rows: list[Row], limit: int, key: Callable[[Row], Key]) -> Page[Row, Key]:
     """Return a page of rows, of which one more than the limit was read."""
     return Page(rows[:limit], key(rows[limit - 1]) if len(rows) > limit else None)
+
+
+def _with_attempts(row: Any) -> dict[str, Any]:
+    return {**row, "tries": _attempts_decoder.decode(row["tries"] or "[]")}
 
 
 def members_of(row: Any) -> dict[str, Any]:

@@ -152,6 +152,8 @@ class JobService:
         self.bulk: Final = Bulk(caller, self._announcements)
         self.counts: Final = _Cached(self.inspection.counts, COUNTS_KEPT_S, now)
         """How many jobs of each type are open, as of a moment ago at most."""
+        self.chain_counts: Final = _Cached(self.inspection.chain_counts, COUNTS_KEPT_S, now)
+        """How many chains there are in each state, as of a moment ago at most."""
         self.throughput: Final = _Cached(self._throughput, THROUGHPUT_KEPT_S, now)
         """How fast jobs ended, as of some seconds ago at most."""
 

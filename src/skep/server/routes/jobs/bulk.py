@@ -60,6 +60,8 @@ class ChainMatch(Portion, frozen=True, kw_only=True, rename="camel"):
     state: ChainState | None = None
     key: str | None = None
     parent_job_id: UUID | None = None
+    ids: Annotated[list[UUID], Meta(max_length=SEEN_MAX)] | None = None
+    """Only these."""
 
     def chains(self) -> ChainFilter:
         """Return the filter; BadRequest if it is empty without `all`."""
@@ -69,6 +71,7 @@ class ChainMatch(Portion, frozen=True, kw_only=True, rename="camel"):
                 state=self.state,
                 key=self.key,
                 parent_job_id=self.parent_job_id,
+                ids=self.ids,
                 created_from=self.since,
                 created_to=self.until,
             )

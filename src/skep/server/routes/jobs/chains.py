@@ -7,7 +7,14 @@ from uuid import UUID
 import msgspec
 from msgspec import Meta
 
-from skep.jobs.client.inspection import ChainFilter, ChainRow, ChainState, JobFilter
+from skep.jobs.client.inspection import (
+    ChainCounts,
+    ChainFilter,
+    ChainRow,
+    ChainState,
+    GraphJob,
+    JobFilter,
+)
 from skep.jobs.service.service import (
     STARTS_MAX,
     JobService,
@@ -70,6 +77,18 @@ class ChainPage(given.Listed[ChainRow], frozen=True):
     """A page of chains. Pass `after` to get the next page; null on the last one."""
 
     items: list[ChainRow]
+
+
+class StateCounts(msgspec.Struct, frozen=True):
+    """How many chains are in each state."""
+
+    states: list[ChainCounts]
+
+
+class ChainGraph(msgspec.Struct, frozen=True):
+    """The jobs of a chain and of the chains around it."""
+
+    jobs: list[GraphJob]
 
 
 class StartRequests(msgspec.Struct, frozen=True):
@@ -186,6 +205,15 @@ def chain_routes(section: Section, service: JobService) -> None:
         )
         return ChainPage.of(page)
 
+    @section.get(f"{_PATH}/counts", access.READ)
+    async def count_chains() -> StateCounts:
+        """Count the chains in each state.
+
+        Counted up to 10,000; if `isExact` is false there are at least so many. At most two seconds
+        old.
+        """
+        return StateCounts(await service.chain_counts())
+
     @section.get(_ONE, access.READ, responses=_NO_CHAIN)
     async def show_chain(chain_id: ChainId) -> ChainRow:
         """Show a chain and its state."""
@@ -201,6 +229,17 @@ def chain_routes(section: Section, service: JobService) -> None:
             JobFilter(chain_id=chain_id), limit=page_size, after=after_id, descending=False
         )
         return JobPage.of(page)
+
+    @section.get(f"{_ONE}/graph", access.READ, responses=_NO_CHAIN)
+    async def show_chain_graph(chain_id: ChainId) -> ChainGraph:
+        """Show the jobs of a chain with what they wait for, and their attempts.
+
+        Includes the chains that its jobs wait or waited for and those that they started, and theirs
+        in turn; the chains that wait for it; and the one that started it. At most 40 chains and 200
+        jobs, nearest first; of long chains the newest jobs.
+        """
+        await service.chain(chain_id)
+        return ChainGraph(await service.inspection.graph(chain_id))
 
     @section.get(f"{_ONE}/result", access.READ, responses=_NO_CHAIN)
     async def await_chain(chain_id: ChainId, timeout_s: TimeoutSeconds = 0) -> ChainResult:
