@@ -159,6 +159,21 @@ def test_a_program_that_says_which_write_it_is_writes_once(save, spark, writer):
     ]
 
 
+def test_one_version_may_be_written_to_several_queues(save, spark, writer):
+    frame = spark.createDataFrame([("1", "third")], "payload string, queue string")
+    version = {"txnAppId": "nightly", "txnVersion": "1"}
+
+    for _ in range(2):
+        save(frame.select("payload"), queue="orders", **version)
+        save(frame.select("payload"), queue="second", **version)
+        save(frame, **version)
+
+    assert writer.rows("select target, messages from skep.sink order by target") == [
+        ("queue:orders", 1), ("queue:second", 1), ("rows", 1)
+    ]  # fmt: skip
+    assert len(data_of(writer)) == 3
+
+
 def test_rejects_end_the_write_with_a_cause_a_person_can_read(save, spark, writer):
     frame = spark.createDataFrame([("1",), ("{",)], "payload string").coalesce(1)
 

@@ -69,6 +69,7 @@ def test_a_segment_has_the_envelopes_and_keys_of_a_push():
         "epoch": 7,
         "task": 3,
         "attempt": 11,
+        "target": "",
         "number": 0,
         "queue": "q",
         "partition": "p",

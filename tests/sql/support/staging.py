@@ -19,9 +19,10 @@ class Committed(NamedTuple):
 class Staging:
     """The staging of one write."""
 
-    def __init__(self, log: Log, write_id: str = WRITE) -> None:
+    def __init__(self, log: Log, write_id: str = WRITE, target: str = "") -> None:
         self.log = log
         self.write_id = write_id
+        self.target = target
         self._numbers = 0
 
     async def clear(self) -> None:
@@ -113,6 +114,7 @@ class Staging:
         self._numbers += 1
         row = {
             "write_id": self.write_id,
+            "target": self.target,
             "epoch": epoch,
             "task": task,
             "attempt": attempt,
@@ -147,12 +149,13 @@ class Staging:
         if staged is None:
             staged = await self.count(*names, epoch=epoch)
         row = await self.log.row(
-            "select * from skep.commit_sink($1, $2, $3, $4, $5)",
+            "select * from skep.commit_sink($1, $2, $3, $4, $5, null, $6)",
             self.write_id,
             epoch,
             is_passing,
             names,
             staged,
+            self.target,
         )
         return Committed(*row)
 
@@ -165,12 +168,13 @@ class Staging:
         total = 0
         for table in ("staged_segment", "staged_message", "staged_reject"):
             total += await self.log.value(
-                f"select count(*) from skep.{table} where write_id = $1"
+                f"select count(*) from skep.{table} where write_id = $1 and target = $4"
                 " and (cardinality($2::bigint[]) = 0 or attempt = any($2))"
                 " and ($3::bigint is null or epoch = $3)",
                 self.write_id,
                 list(attempts),
                 epoch,
+                self.target,
             )
         return total
 

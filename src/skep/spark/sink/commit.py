@@ -21,9 +21,9 @@ from skep.spark.sink.staging import REJECTS_SHOWN, Staged
 
 COMMIT: Final = (
     "select * from skep.commit_sink($1, $2::text::bigint, $3::text::boolean, $4::text::bigint[], "
-    "$5::text::bigint, $6::text::json)"
+    "$5::text::bigint, $6::text::json, $7)"
 )
-DISCARD: Final = "select skep.discard_staging($1, $2::text::bigint) as rows"
+DISCARD: Final = "select skep.discard_staging($1, $2::text::bigint, $3) as rows"
 
 TRIES_MAX: Final = 5
 PAUSE_S: Final = 0.5
@@ -82,7 +82,7 @@ def abort(options: WriteOptions, messages: Sequence[WriterCommitMessage | None])
     if place is None:
         return
     try:
-        _ask(options, DISCARD, place.write_id, place.epoch)
+        _ask(options, DISCARD, place.write_id, place.epoch, place.target)
     except SkepError as error:
         # Spark is about to say why the write failed; this must not stand in front of it.
         _logger.warning("What %s has staged is left to be swept: %s", place.write_id, error)
@@ -120,6 +120,7 @@ def _commit(options: WriteOptions, staged: Sequence[Staged], *, is_passing: bool
         attempts,
         sum(each.rows for each in staged),
         msgspec.json.encode(findings).decode(),
+        place.target,
     )
     return Committed(**row)
 

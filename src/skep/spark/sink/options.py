@@ -52,6 +52,17 @@ class WriteOptions:
     encryption_key_file: Annotated[str | None, Option("encryptionKeyFile")] = None
     statement_timeout_s: Annotated[float, Option("statementTimeout", *DURATION)] = 300.0
 
+    @property
+    def target(self) -> str:
+        """What the write is recorded for, beside its name.
+
+        A program may give one version to all writes of a micro-batch. The id of a stream is its
+        own, so a stream needs no target, and stays one write whatever becomes of its options.
+        """
+        if self.version is None:
+            return ""
+        return "rows" if self.queue is None else f"queue:{self.queue}"
+
 
 WRITE_OPTIONS: Final = (
     *("url", "databaseSchema", "queue", "path", "deadLetterQueue", "maxMessageBytes"),

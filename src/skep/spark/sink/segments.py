@@ -45,6 +45,8 @@ class Place(NamedTuple):
     task: int
     attempt: int
     staged_at: datetime
+    target: str = ""
+    """What the write is recorded for; empty for whatever it writes to."""
 
 
 @dataclass(slots=True, eq=False)
@@ -144,6 +146,7 @@ class SegmentMaker:
         self.number += count
         whose = {
             "write_id": pa.array([self.place.write_id] * count, pa.string()),
+            "target": pa.array([self.place.target] * count, pa.string()),
             "epoch": pa.array(np.full(count, self.place.epoch, np.int64)),
             "task": pa.array(np.full(count, self.place.task, np.int32)),
             "attempt": pa.array(np.full(count, self.place.attempt, np.int64)),

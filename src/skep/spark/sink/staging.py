@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from pyspark.sql.datasource import WriterCommitMessage
+from xxhash import xxh32_hexdigest
 
 from skep.model.errors import Refused
 from skep.spark.runtime.arrow import pa
@@ -25,7 +26,7 @@ from skep.spark.sink.segments import Place, SegmentMaker
 
 OPEN: Final = (
     "select i.hash_seed, nextval('skep.staging_attempt') as attempt, skep.now() as staged_at, "
-    "coalesce((select k.epoch from skep.sink k where k.write_id = $1), -1) as epoch "
+    "skep.committed_epoch($1, $2) as epoch "
     "from skep.installation i"
 )
 
@@ -60,11 +61,12 @@ class Stager:
         # A crash of the server empties staging in any case; the commit of the epoch is durable, and
         # with it everything that was written before.
         self._database: Final = database(options.url, options.statement_timeout_s, is_durable=False)
-        (opened,) = self._database.rows(OPEN, write_id)
+        (opened,) = self._database.rows(OPEN, write_id, options.target)
         self._hash_seed: Final[int] = opened["hash_seed"]
         self._is_committed: Final[bool] = opened["epoch"] >= epoch
         # Spark counts attempts anew when the driver is restarted; the database does not.
-        self._place: Final = Place(write_id, epoch, task, opened["attempt"], opened["staged_at"])
+        attempt, staged_at = opened["attempt"], opened["staged_at"]
+        self._place: Final = Place(write_id, epoch, task, attempt, staged_at, options.target)
         self._rules: Final = RuleBook(self._database, options)
         self._staged: Final = Staged(self._place)
 
@@ -85,7 +87,7 @@ class Stager:
         place = self._place
         checker = RowChecker(
             self._options,
-            id_prefix=f"spark:{place.write_id}:{place.epoch}:{place.task}:",
+            id_prefix=_id_prefix(place),
             validators=self._rules.validators,
         )
         keys = lazy_key_ring(self._options.encryption_keys, self._options.encryption_key_file)
@@ -138,6 +140,13 @@ class Stager:
     def _put(self, table: str, made: Any) -> None:
         self._database.ingest(table, made)
         self._staged.rows += made.num_rows
+
+
+def _id_prefix(place: Place) -> str:
+    """Return how the transaction ids of a task begin, the same for every attempt."""
+    # A target may be as long as an id.
+    target = f"{xxh32_hexdigest(place.target.encode())}:" if place.target else ""
+    return f"spark:{place.write_id}:{place.epoch}:{target}{place.task}:"
 
 
 def _gathered(batches: Iterable[Any]) -> Iterator[Any]:

@@ -38,6 +38,30 @@ async def test_a_repeated_epoch_is_recognised_and_skipped(log, staging):
     assert await staging.count() == 0
 
 
+async def test_an_epoch_is_on_record_for_each_target(log, staging):
+    bees, wasps = (Staging(log, target=f"queue:{queue}") for queue in ("bees", "wasps"))
+    await bees.segment("x", queue="bees", attempt=1)
+    await wasps.segment("x", queue="wasps", attempt=2)
+
+    assert (await bees.commit(1)).messages == 1
+    assert await wasps.count() == 1
+    assert (await wasps.commit(2)).messages == 1
+
+    assert (await bees.commit(1)).is_repeated
+    assert (await wasps.commit(2)).is_repeated
+
+
+async def test_a_record_without_a_target_covers_every_target(log, staging):
+    await staging.segment("x")
+    await staging.commit()
+    bees = Staging(log, target="queue:bees")
+    await bees.segment("y", queue="bees", attempt=2)
+    await bees.segment("z", queue="bees", attempt=3, epoch=1)
+
+    assert (await bees.commit(2)).is_repeated
+    assert (await bees.commit(3, epoch=1)).messages == 1
+
+
 async def test_epochs_add_up_in_the_record(log, staging):
     await staging.segment("x", "y")
     await staging.commit()
