@@ -137,6 +137,65 @@ async def test_connections_have_the_settings_of_their_path(database_url):
     assert found == ["force_generic_plan", "off", "7500ms", "UTC"]
 
 
+# As many connections as calls need
+
+
+CONNECTED = "select count(*) from pg_stat_activity where application_name = $1"
+
+
+async def test_one_connection_serves_calls_that_come_one_by_one(database_url, observer):
+    async with opened(database_url, size=4) as slots:
+        for _ in range(20):
+            await slots.call(WHO)
+
+        assert await observer.fetchval(CONNECTED, APPLICATION) == 1
+
+
+async def test_calls_that_come_together_open_more_which_are_closed_when_not_needed(
+    database_url, observer, monkeypatch
+):
+    monkeypatch.setattr("skep.db.access.slots.IDLE_S", 0.05)
+    async with opened(database_url, size=3) as slots:
+        await require_all_free(slots, observer, 3)
+        held = slots.connected_count
+
+        async def is_alone():
+            return await observer.fetchval(CONNECTED, APPLICATION) == 1
+
+        await eventually(is_alone)
+        await require_all_free(slots, observer, 3)
+
+        assert held == 3
+        assert slots.is_whole
+
+
+async def test_calls_share_what_is_open_while_the_server_takes_no_more(
+    proxy, observer, caplog, monkeypatch
+):
+    async with opened(proxy.url, size=3) as slots:
+        proxy.refuse_new()
+        async with lock_held(observer):
+            calls = [asyncio.ensure_future(slots.call(LOCKED_CALL)) for _ in range(3)]
+            await until_waiting(observer, 1)
+            await eventually(lambda: "cannot open another connection" in caplog.text)
+        await asyncio.gather(*calls)
+        assert slots.connected_count == 1
+        proxy.accept_new()
+        await require_all_free(slots, observer, 3)
+
+    assert caplog.text.count("cannot open another connection") == 1
+
+
+async def test_a_connection_that_waits_for_its_first_call_has_no_transaction_open(
+    database_url, observer
+):
+    state = "select state, xact_start from pg_stat_activity where application_name = $1"
+    async with opened(database_url, prepare=(WHO,)):
+        (row,) = await observer.fetch(state, APPLICATION)
+
+    assert tuple(row) == ("idle", None)
+
+
 # What a failed call means
 
 
@@ -479,6 +538,19 @@ async def test_a_database_that_cannot_be_reached_is_said_so_at_the_opening(datab
 
     with pytest.raises(NotExecuted, match="cannot connect to the database"):
         await slots.open()
+
+
+async def test_an_opening_that_failed_may_be_tried_again(proxy):
+    slots = Slots(proxy.url, size=2, server_settings=ONE_OFF, statement_timeout_s=1)
+    proxy.refuse_new()
+    with pytest.raises(NotExecuted):
+        await slots.open()
+    proxy.accept_new()
+
+    await slots.open()
+
+    assert len(await slots.call(WHO)) == 1
+    await slots.close()
 
 
 async def test_an_opening_that_fails_leaves_nothing_under_way(database_url):

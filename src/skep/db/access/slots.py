@@ -1,8 +1,9 @@
-"""A fixed set of PostgreSQL connections that repair themselves.
+"""PostgreSQL connections that repair themselves: one at first, more while calls need them.
 
-A slot runs one statement at a time, in its own implicit transaction. Connections are opened once,
-with statements prepared and planner settings for the hot path; a broken connection is replaced in
-the background while callers wait for a free slot. An asyncpg pool would reset a connection after
+A slot runs one statement at a time, in its own implicit transaction. Its connection has statements
+prepared and planner settings for the hot path. A call that finds no slot free waits, and another
+connection is opened meanwhile, up to `size`; those that were not needed for a minute are closed. A
+broken connection is replaced in the background. An asyncpg pool would reset a connection after
 every use, a round trip that doubles the cost of a call.
 
 Promises: `call` raises only `SkepError`s; `OutcomeUnknown` exactly when the statement may have been
@@ -52,6 +53,10 @@ END_SESSION: Final = (
 """Repeated until there is no row: a session ends when it has rolled back or committed."""
 
 END_PAUSE_S: Final = 0.01
+RECONNECT_PAUSE_S_MIN: Final = 0.02
+IDLE_S: Final = 60.0
+"""How long more connections than are needed stay open."""
+CLOSE_TIMEOUT_S: Final = 2.0
 RECONNECT_PAUSE_S_MAX: Final = 0.5
 CONNECT_TIMEOUT_S: Final = 5.0
 LOCK_TIMEOUT_S: Final = 10.0
@@ -85,7 +90,7 @@ class _Slot:
 
 
 class Slots:
-    """Connections to one database, each serving one call at a time."""
+    """Connections to one database, `size` at most, each serving one call at a time."""
 
     def __init__(
         self,
@@ -118,6 +123,15 @@ class Slots:
         self._free: list[_Slot] = []
         self._waiters: deque[asyncio.Future[_Slot]] = deque()
         self._repairs: set[asyncio.Task[None]] = set()
+        """Of broken connections."""
+        self._openings: set[asyncio.Task[None]] = set()
+        """Of further connections."""
+        self._closings: set[asyncio.Task[None]] = set()
+        """Of connections that were not needed."""
+        self._is_refused = False
+        self._spare_count = 0
+        """How many connections stayed free since the last look at them."""
+        self._next_look: asyncio.TimerHandle | None = None
         self._busy: set[_Slot] = set()
         self._is_closed = False
         self._is_lost = False
@@ -140,30 +154,23 @@ class Slots:
         return len(self._waiters)
 
     async def open(self) -> None:
-        """Open every connection.
+        """Open the first connection.
 
         Raises:
             NotExecuted: The database cannot be reached or refuses the login.
             PoolerInBetween: Something else answers for it.
         """
-        opening = [asyncio.ensure_future(self._connect()) for _ in range(self.size)]
-        # Wait for all before raising one failure, or connections still opening would leak.
-        await asyncio.wait(opening)
-        self._free = [task.result() for task in opening if task.exception() is None]
         try:
-            for task in opening:
-                task.result()
+            self._free = [await self._connect()]
         except CONNECTION_FAILURES as error:
-            await self.close()
             raise NotExecuted(f"cannot connect to the database: {error}") from error
-        except PoolerInBetween:
-            await self.close()
-            raise
-        self.connected_count = len(self._free)
+        self.connected_count = 1
 
     async def close(self) -> None:
         """Close everything; calls in flight end with `OutcomeUnknown`."""
         self._is_closed = True
+        if self._next_look is not None:
+            self._next_look.cancel()
         for repair in tuple(self._repairs):
             repair.cancel()
         for waiter in self._waiters:
@@ -172,9 +179,13 @@ class Slots:
         for slot in self._busy:
             slot.connection.terminate()
         for slot in self._free:
-            with suppress(*CONNECTION_FAILURES):
-                await slot.connection.close(timeout=2)
+            await _close(slot)
         self._free.clear()
+        if ending := self._openings | self._closings:
+            # Cancelled in the middle of it, asyncpg leaves a future behind that complains.
+            _, late = await asyncio.wait(ending, timeout=CLOSE_TIMEOUT_S)
+            for task in late:
+                task.cancel()
 
     def hurry(self) -> None:
         """Wait no longer for a database that is away: this process is about to end.
@@ -245,9 +256,12 @@ class Slots:
         while self._free:
             slot = self._free.pop()
             if not slot.connection.is_closed():
+                self._spare_count = min(self._spare_count, len(self._free))
                 self._busy.add(slot)
                 return slot
             self._replace(slot)
+        self._spare_count = 0
+        self._open_another()
         waiter: asyncio.Future[_Slot] = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         try:
@@ -277,6 +291,68 @@ class Slots:
                 waiter.set_result(slot)
                 return
         self._free.append(slot)
+
+    def _open_another(self) -> None:
+        """Open a further connection in the background, if there may be one."""
+        if self.connected_count + len(self._repairs) + len(self._openings) < self.size:
+            opening = asyncio.get_running_loop().create_task(self._open_for_waiting())
+            self._openings.add(opening)
+            opening.add_done_callback(self._openings.discard)
+
+    async def _open_for_waiting(self) -> None:
+        pause_s = RECONNECT_PAUSE_S_MIN
+        while self._waiters and not self._is_closed:
+            try:
+                slot = await self._connect()
+            except (*CONNECTION_FAILURES, PoolerInBetween) as error:
+                self._note_refusal(error)
+                await asyncio.sleep(pause_s)
+                pause_s = min(pause_s * 2, RECONNECT_PAUSE_S_MAX)
+            else:
+                self._is_refused = False
+                self._join(slot)
+                return
+
+    def _note_refusal(self, error: Exception) -> None:
+        """Say once that calls share fewer connections than they may; an outage says so itself."""
+        if self.connected_count and not self._is_refused:
+            self._is_refused = True
+            _log.warning(
+                "cannot open another connection beside %d: %s", self.connected_count, error
+            )
+
+    def _join(self, slot: _Slot) -> None:
+        if self._is_closed:
+            slot.connection.terminate()
+            return
+        self.connected_count += 1
+        if self._is_lost:
+            self._is_lost = False
+            _log.warning("the database is back")
+            self._tell(is_connected=True)
+        self._hand_out(slot)
+        if self._waiters:
+            self._open_another()
+        self._look_again()
+
+    def _look_again(self) -> None:
+        """Look in a while which connections were needed, if there is more than one."""
+        if self._next_look is None and self.connected_count > 1:
+            self._spare_count = len(self._free)
+            self._next_look = asyncio.get_running_loop().call_later(IDLE_S, self._close_spare)
+
+    def _close_spare(self) -> None:
+        """Close the connections that stayed free, but never the last one."""
+        self._next_look = None
+        self._look_at_idle()
+        count = max(min(self._spare_count, self.connected_count - 1), 0)
+        spare, self._free = self._free[:count], self._free[count:]
+        self.connected_count -= len(spare)
+        for slot in spare:
+            closing = asyncio.get_running_loop().create_task(_close(slot))
+            self._closings.add(closing)
+            closing.add_done_callback(self._closings.discard)
+        self._look_again()
 
     def _replace(self, broken: _Slot) -> None:
         self.connected_count -= 1
@@ -318,8 +394,8 @@ class Slots:
 
     @property
     def is_whole(self) -> bool:
-        """All connections are open, so no session of a broken one can still act."""
-        return self.connected_count == self.size
+        """No connection is broken, so no session of a broken one can still act."""
+        return self.connected_count > 0 and not self._repairs
 
     def _tell(self, *, is_connected: bool) -> None:
         if self.listener is not None:
@@ -327,7 +403,7 @@ class Slots:
 
     async def _reconnect(self, broken: _Slot) -> None:
         """Replace a broken connection after making sure that its session has ended."""
-        pause_s = 0.02
+        pause_s = RECONNECT_PAUSE_S_MIN
         try:
             while (slot := await self._try_to_replace(broken)) is None:
                 self._look_at_idle()
@@ -336,12 +412,7 @@ class Slots:
                 pause_s = min(pause_s * 2, RECONNECT_PAUSE_S_MAX)
         finally:
             broken.is_over.set()
-        self.connected_count += 1
-        if self._is_lost:
-            self._is_lost = False
-            _log.warning("the database is back")
-            self._tell(is_connected=True)
-        self._hand_out(slot)
+        self._join(slot)
 
     def _look_at_idle(self) -> None:
         """Replace idle connections that broke; only their next call would notice."""
@@ -372,6 +443,8 @@ class Slots:
         connection = session.connection
         try:
             prepared = {text: await connection.prepare(text) for text in self._prepare}
+            # The driver leaves the transaction of a `prepare` open until the next statement.
+            await connection.execute("select 1")
         except BaseException:
             connection.terminate()
             raise
@@ -380,6 +453,11 @@ class Slots:
 
 def _milliseconds(seconds: float) -> str:
     return str(max(1, int(seconds * 1000)))  # 0 would mean no limit
+
+
+async def _close(slot: _Slot) -> None:
+    with suppress(*CONNECTION_FAILURES):
+        await slot.connection.close(timeout=CLOSE_TIMEOUT_S)
 
 
 async def _end_session(connection: Connection, session: tuple[int, datetime]) -> None:
