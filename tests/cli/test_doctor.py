@@ -33,6 +33,7 @@ WELL = ServerFacts(
     connections_max=97,
     connections_used=10,
     connections_ours=8,
+    connections_by={"brokers": 8, "psql": 2},
     size_bytes=1_000_000,
     extensions=(),
     settings={"fsync": "on", "synchronous_commit": "on"},
@@ -120,8 +121,9 @@ def test_a_server_that_is_well_has_no_advice():
         ({"owns_schema": None, "can_create_schema": False}, "permissions", "broken"),
         ({"owns_schema": None}, "permissions", "ok"),
         ({"connections_used": 96}, "connections", "broken"),
-        ({"connections_used": 90}, "connections", "warning"),
-        ({"connections_used": 97, "connections_ours": 30}, "connections", "ok"),
+        ({"connections_used": 75}, "connections", "warning"),
+        ({"connections_used": 97, "connections_ours": 30}, "connections", "warning"),
+        ({"connections_used": 40, "connections_ours": 30}, "connections", "ok"),
         ({"clock": NOW + timedelta(seconds=5)}, "clock", "warning"),
         ({"clock": NOW - timedelta(seconds=60)}, "clock", "broken"),
         ({"clock": NOW - timedelta(seconds=2), "round_trip_s": 4.0}, "clock", "ok"),
@@ -130,6 +132,17 @@ def test_a_server_that_is_well_has_no_advice():
 )
 def test_what_is_wrong_with_a_server_is_found(change, topic, state):
     assert states(replace(WELL, **change))[topic] == state
+
+
+def test_connections_that_run_out_are_told_with_who_has_them():
+    users = {"brokers": 8, "skep-jobs": 60, "psql": 2, "unnamed": 12}
+    facts = replace(WELL, connections_used=82, connections_by=users)
+
+    (finding,) = [
+        each for each in judge_server(facts, wanted=12, now=NOW) if each.topic == "connections"
+    ]
+
+    assert "82 of 97 in use (skep-jobs 60, unnamed 12, brokers 8)" in finding.found
 
 
 @pytest.mark.parametrize(

@@ -105,11 +105,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Worker processes that share the port; 0 means half the cores, at most 4. Connections gather
     at one worker until it uses up a core, and spread then."""
     connections: Annotated[int, Meta(ge=1, le=CONNECTIONS_MAX)] = 4
-    """PostgreSQL connections per worker for push, pop and ack."""
+    """Maximum number of PostgreSQL connections per worker for push, pop and ack. A worker opens
+    them when it needs them, and closes what it did not need for a minute."""
     query_connections: Annotated[int, Meta(ge=1, le=CONNECTIONS_MAX)] = 2
-    """PostgreSQL connections per worker for listings and configuration, separate so that they never
-    delay messages. A worker has two more: for short calls that deliveries and the leader depend on,
-    and for background work."""
+    """Maximum number of PostgreSQL connections per worker for listings and configuration, separate
+    so that they never delay messages. A worker has two more: for short calls that deliveries and
+    the leader depend on, and for background work."""
     concurrency: Literal["vegas", "static"] = "vegas"
     """How many database calls run at once: `vegas` adapts to the measured latency, up to
     `connections`; `static` always allows `connections`."""

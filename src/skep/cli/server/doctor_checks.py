@@ -42,8 +42,8 @@ DISK_BYTES_WARN: Final = 5 << 30
 DISK_BYTES_BROKEN: Final = 512 << 20
 SKEW_S_WARN: Final = 1.0
 SKEW_S_BROKEN: Final = 30.0
-CONNECTIONS_SPARE: Final = 5
-"""For people and tools beside the broker."""
+CONNECTIONS_SHARE_WARN: Final = 0.8
+"""Brokers, workers and Spark open more connections when they need them, and people open some."""
 
 _STYLES: Final[dict[State, str]] = {"ok": "green", "warning": "yellow", "broken": "bold red"}
 
@@ -327,19 +327,24 @@ def _role(facts: "ServerFacts") -> Finding:
 
 
 def _connections(facts: "ServerFacts", wanted: int) -> Finding:
-    left = max(facts.connections_max - facts.connections_used, 0)
+    expected = facts.connections_used + max(wanted - facts.connections_ours, 0)
     found = (
-        f"{facts.connections_used} of {facts.connections_max} in use, {facts.connections_ours} of "
-        f"them by brokers; a broker with these settings uses {wanted}"
+        f"{facts.connections_used} of {facts.connections_max} in use{_most_of(facts)}; a broker "
+        f"with these settings uses up to {wanted}"
     )
-    room = left + facts.connections_ours
-    if room < wanted:
+    if expected > facts.connections_max:
         advice = "raise max_connections in PostgreSQL, or lower `connections` or `workers`"
         return broken("connections", found, advice)
-    if room < wanted + CONNECTIONS_SPARE:
-        advice = "few are left for people and tools: raise max_connections in PostgreSQL"
+    if expected > facts.connections_max * CONNECTIONS_SHARE_WARN:
+        advice = "they will run out: raise max_connections, or close what needs no connection"
         return warning("connections", found, advice)
     return ok("connections", found)
+
+
+def _most_of(facts: "ServerFacts") -> str:
+    """Name the programs with the most connections."""
+    most = sorted(facts.connections_by.items(), key=lambda pair: -pair[1])[:3]
+    return "".join([" (", ", ".join(f"{name} {held}" for name, held in most), ")"]) if most else ""
 
 
 def _clock(facts: "ServerFacts", now: datetime) -> Finding:

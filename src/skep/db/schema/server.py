@@ -40,6 +40,8 @@ class ServerFacts:
     connections_used: int
     connections_ours: int
     """Of brokers, among those."""
+    connections_by: Mapping[str, int]
+    """How many of them each program has, by the name it gave PostgreSQL."""
     size_bytes: int
     extensions: tuple[str, ...]
     settings: Mapping[str, str]
@@ -62,6 +64,7 @@ async def inspect_server(dsn: str, *, timeout_s: float) -> ServerFacts:
         facts |= {
             "extensions": tuple(facts["extensions"]),
             "settings": json.loads(facts["settings"]),
+            "connections_by": json.loads(facts["connections_by"]),
             "round_trip_s": monotonic() - asked_at_s,
             "schema": split_schema(dsn)[1].name,
         }

@@ -24,6 +24,20 @@ select
         from pg_stat_activity
         where application_name like 'skep worker %'
     ) as connections_ours,
+    (
+        select coalesce(jsonb_object_agg(application, held), '{}')::text
+        from (
+            select
+                case
+                    when application_name like 'skep worker %' then 'brokers'
+                    else coalesce(nullif(application_name, ''), 'unnamed')
+                end as application,
+                count(*) as held
+            from pg_stat_activity
+            where backend_type = 'client backend' and pid <> pg_backend_pid()
+            group by 1
+        ) as users
+    ) as connections_by,
     pg_database_size(current_database()) as size_bytes,
     (
         select coalesce(array_agg(extname::text order by extname), '{}')
