@@ -6,7 +6,6 @@ without a database. Names and expressions inside of SQL are left to Spark, which
 """
 
 import hashlib
-import inspect
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, TypeAlias
@@ -14,6 +13,7 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from skep.model.errors import BadRequest
+from skep.spark.pipelines.code import described_code
 from skep.spark.sink.options import WRITE_OPTIONS
 from skep.spark.source.options import READ_OPTIONS, SUBSCRIPTIONS, Given, InvalidOption, seconds_of
 
@@ -38,6 +38,11 @@ _OWN_WRITE_OPTIONS: Final = (
     "checkpointLocation",
 )
 _SECRET: Final = re.compile("key|secret|password|token|credential|storage", re.IGNORECASE)
+_SQL_SPACE: Final = re.compile(
+    r"""(?P<text>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`)|(?:\s|--[^\n]*|/\*(?!\+).*?\*/)+""",
+    re.DOTALL,
+)
+"""Blanks and comments of SQL, and the texts in quotes, in which they count."""
 _EMPTY: Final[dict[str, Any]] = {}
 
 OptionValue: TypeAlias = str | bool | int | float
@@ -263,7 +268,7 @@ def _without_secrets(options: Mapping[str, OptionValue]) -> dict[str, OptionValu
 
 
 def definition_hash(pipeline: Pipeline, transform: Transform | None) -> str:
-    """Return a hash of what a checkpoint depends on.
+    """Return a hash of what a checkpoint depends on: what is computed, however it is spelled.
 
     Left out is what may change from run to run: trigger, limits, addresses, how results spread
     over partitions.
@@ -275,8 +280,8 @@ def definition_hash(pipeline: Pipeline, transform: Transform | None) -> str:
     parts = [
         pipeline.name,
         sources,
-        pipeline.sql and " ".join(pipeline.sql.split()),
-        transform and inspect.getsource(transform),
+        pipeline.sql and _SQL_SPACE.sub(lambda found: found["text"] or " ", pipeline.sql).strip(),
+        None if transform is None else described_code(transform),
         pipeline.window,
         (pipeline.sink.queue, pipeline.sink.table),
     ]
