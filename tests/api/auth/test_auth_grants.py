@@ -267,6 +267,18 @@ async def test_a_search_that_waits_hears_only_of_the_queues_that_are_granted(
     assert [each["queue"] for each in json.loads(answer.body)["messages"]] == [mine]
 
 
+async def test_attention_is_drawn_to_the_queues_that_are_granted(root, by_name, mine, theirs):
+    for queue in (mine, theirs):
+        await root.push(queue)
+        assert await root.status("POST", f"/api/v1/queues/{queue}/pause") == 200
+
+    status, answer = await by_name.ask("GET", "/api/v1/attention")
+
+    assert (status, {item["queue"] for item in answer["items"]}) == (200, {mine})
+    assert answer["counts"]["queues"] == {"paused": 1}
+    assert answer["counts"]["messages"] == {}
+
+
 LISTS = [
     "/api/v1/consumer-groups",
     "/api/v1/consumer-groups/lagging",

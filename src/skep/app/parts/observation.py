@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Final
 from skep import __version__
 from skep.app.parts.core import Core
 from skep.app.processes.assignment import WorkerAssignment
+from skep.broker.attention.read import AttentionReader
+from skep.broker.groups.progress import Groups
 from skep.broker.pop.long_poll import LongPolls
 from skep.broker.queues.catalog import QueueCatalog
 from skep.broker.stats.pulse import Pulse, PulseFigures
@@ -38,6 +40,14 @@ class Observation:
             SnapshotBoard(assignment.runtime_dir, assignment.index),
             worker=assignment.index,
             version=__version__,
+        )
+        self.attention: Final = AttentionReader(
+            Functions(core.query),
+            Groups(core.query),
+            QueueCatalog(core.query),
+            self.publisher.gather,
+            stuck_after_s=settings.operation_timeout_s,
+            now=core.now,
         )
         figures = PulseFigures(QueueCatalog(core.query), self.publisher.gather, now=core.now)
         self.pulse: Final = Pulse(figures.take)

@@ -23,6 +23,7 @@ from skep.db.access.functions import Functions
 from skep.jobs.service.replays import Replays
 from skep.server.hot.pushed_items import ItemDecoder
 from skep.server.routes import queues
+from skep.server.routes.attention import attention_routes
 from skep.server.routes.cluster import cluster_routes
 from skep.server.routes.dashboard import dashboard_routes
 from skep.server.routes.dead_letters import dead_letter_routes
@@ -73,6 +74,7 @@ def api_routes(broker: Broker) -> Sequence[ControllerRouterHandler]:
             WorkerCharts(charts, catalog),
             DatabaseStats(slots),
         ),
+        *attention_routes(observation.attention),
         *hourly_routes(Hourly(slots), charts),
         *group_routes(groups, Subscriptions(slots, core.announcer), Seek(slots, core.announcer)),
         *dead_letter_routes(stored.dead_letters, stored.redrives),

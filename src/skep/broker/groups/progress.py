@@ -169,6 +169,17 @@ class GroupLag(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     """In the order of their names."""
 
 
+class JudgedGroup(NamedTuple):
+    """A group as it is listed, and what only the broker needs of it."""
+
+    group_id: int
+    queue_id: int
+    facts: GroupFacts
+    polled_at: datetime | None
+    progressed_at: datetime | None
+    entry: GroupEntry
+
+
 class GroupPage(NamedTuple):
     """Entries, how many there are in all, and whether some groups were not looked at."""
 
@@ -218,23 +229,27 @@ class Groups:
     ) -> GroupPage:
         """Return a page of all groups, by group and queue name or worst first."""
         if order == "name" and condition is None:
-            return await self._list_groups(page, queue)
-        judged = await self._list_groups(Page(GROUPS_JUDGED_MAX, 0), queue)
-        chosen = [each for each in judged.entries if condition in (None, each.condition)]
+            groups, total = await self.judge_groups(page, queue=queue)
+            return GroupPage([each.entry for each in groups], total)
+        groups, total = await self.judge_groups(Page(GROUPS_JUDGED_MAX, 0), queue=queue)
+        chosen = [each.entry for each in groups if condition in (None, each.entry.condition)]
         if order == "worst":
             chosen.sort(key=_by_need)
         shown = chosen[page.offset : page.offset + page.limit]
-        return GroupPage(shown, len(chosen), judged.total > GROUPS_JUDGED_MAX)
+        return GroupPage(shown, len(chosen), total > GROUPS_JUDGED_MAX)
 
-    async def _list_groups(self, page: Page, queue: str | None) -> GroupPage:
+    async def judge_groups(
+        self, page: Page, *, queue: str | None = None
+    ) -> tuple[list[JudgedGroup], int]:
+        """Return a page of all groups, by group and queue name, and how many there are."""
         rows, total = await self._groups(None, queue, page)
         measured = await self._measure([row["group_id"] for row in rows])
-        entries = [
-            _entry(row, measured[row["group_id"]])
+        groups = [
+            _judged(row, measured[row["group_id"]])
             for row in rows
             if row["group_id"] in measured  # else it was deleted between the two calls
         ]
-        return GroupPage(entries, total)
+        return groups, total
 
     async def find_lagging(
         self, min_lag_s: int, page: Page, *, group: str | None = None, queue: str | None = None
@@ -278,7 +293,7 @@ class Groups:
         if not found or key.group_id not in measured:
             raise NotFound("Consumer group not found")
         rows = await self._sql.rows("describe_partitions", [key.group_id], page.limit, page.offset)
-        entry = _entry(found[0], measured[key.group_id])
+        entry = _judged(found[0], measured[key.group_id]).entry
         return from_row(
             GroupLag,
             {**asdict(entry), **asdict(page)},
@@ -299,7 +314,19 @@ class Groups:
         return {row["group_id"]: row for row in rows}
 
 
-def _entry(row: Any, measured: Any) -> GroupEntry:
+def _judged(row: Any, measured: Any) -> JudgedGroup:
+    facts = _facts(row, measured)
+    return JudgedGroup(
+        row["group_id"],
+        row["queue_id"],
+        facts,
+        row["polled_at"],
+        row["progressed_at"],
+        _entry(row, measured, group_condition(facts)),
+    )
+
+
+def _entry(row: Any, measured: Any, condition: GroupCondition) -> GroupEntry:
     subscribed_from = row["subscribed_from"]
     lag_s: int = measured["lag_s"]
     return from_row(
@@ -320,7 +347,7 @@ def _entry(row: Any, measured: Any) -> GroupEntry:
             is_held=measured["is_held"],
             ready_s=measured["ready_s"],
         ),
-        condition=group_condition(_facts(row, measured)),
+        condition=condition,
         last_polled_at=row["polled_at"] and spell_moment(row["polled_at"]),
         last_progress_at=row["progressed_at"] and spell_moment(row["progressed_at"]),
         subscription_timestamp=spell_moment(subscribed_from) if subscribed_from else None,

@@ -184,6 +184,10 @@ class Requester:
             partitions={each for each in partitions if each is not None},
         )
 
+    async def permitted(self, queues: Collection[str]) -> Collection[str]:
+        """Return those of the queues to which the caller may do what the route does."""
+        return await self.scopes.permitted(self.identity, self.level, queues)
+
     async def require_place(self, queue: str, namespace: str | None) -> None:
         """Raise `Forbidden` unless the caller may configure the queue in this namespace."""
         if namespace:

@@ -1,0 +1,19 @@
+from tests.sql.support.rollups import used
+
+RATES = "select * from skep.queue_rates($1, 60)"
+
+
+async def test_rates_are_of_the_last_minute_and_the_part_of_this_one(rollups, log):
+    for queue in ("hive", "nest"):
+        await log.partition(queue)
+    worker = await rollups.worker()
+    await rollups.report(worker, used("hive", push_messages=500, pop_messages=500))
+    await log.advance(60)
+    await rollups.report(worker, used("hive", push_messages=60, pop_messages=30))
+    await log.advance(75)
+    await rollups.report(worker, used("hive", push_messages=15))
+    hive, nest = await rollups.queue_id("hive"), await rollups.queue_id("nest")
+
+    rows = await log.rows(RATES, [hive, nest])
+
+    assert [tuple(row) for row in rows] == [(hive, 1.0, 0.4)]
