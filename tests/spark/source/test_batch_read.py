@@ -101,6 +101,35 @@ def test_a_schema_picks_columns_and_says_how_to_read_the_payload(load, writer):
     assert second.payload.asDict() == {"id": None, "at": None, "tags": None}
 
 
+TIMES = (
+    *("2026-07-01T12:00:00", "2026-07-01T12:00:00Z", "2026-07-01 12:00:00.125+05:30"),
+    *("2026-03-29T02:30:00", "2026-10-25T02:30:00"),  # an hour that is not there, one that is twice
+)
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "-08:00"])
+@pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz"])
+def test_times_of_payloads_are_read_as_from_json_reads_them(load, writer, spark, zone, kind):
+    writer.push(*({"at": text} for text in TIMES))
+    usual = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        read = load(
+            f"payload struct<at:{kind}>, offset bigint", queue="orders", payloadErrors="null"
+        )
+        texts = load("payload string, offset bigint", queue="orders")
+        parsed = texts.select("offset", f.from_json("payload", f"at {kind}").alias("payload"))
+        ours, theirs = (
+            dict(frame.selectExpr("offset", "string(payload.at)").collect())
+            for frame in (read, parsed)
+        )
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", usual)
+
+    assert ours == theirs
+    assert list(theirs.values()).count(None) == (2 if kind == "timestamp_ntz" else 0)
+
+
 def test_a_payload_schema_makes_columns_that_spark_can_use(load, writer):
     writer.push(*({"kind": "ab"[n % 2], "amount": n} for n in range(10)))
 

@@ -2,11 +2,13 @@
 
 The type of the payload column becomes a type of msgspec's, which decodes and checks in one go.
 Members that the schema does not name are skipped, those that are missing become null, as Spark's
-own `from_json` does. A payload that does not fit raises a `ValueError`, which names the member.
+own `from_json` does. As there, a time without an offset is one of the session's time zone, unless
+the column has none either; then a time with an offset does not fit. A payload that does not fit
+raises a `ValueError`, which names the member.
 """
 
 from collections.abc import Callable
-from datetime import date, datetime
+from datetime import UTC, date, datetime, tzinfo
 from decimal import Context, Decimal
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypedDict
 
@@ -14,6 +16,7 @@ import msgspec
 from msgspec import Meta
 from pyspark.sql import types as spark
 
+from skep.spark.decode.time_zones import session_zone
 from skep.spark.source.columns import InvalidColumns
 
 if TYPE_CHECKING:
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
 
 Decode = Callable[[bytes], Any]
 Adapt = Callable[[Any], Any]
+FindZone = Callable[[], tzinfo | None]
 
 
 def _integer(bits: int) -> Any:
@@ -41,7 +45,7 @@ SCALARS: Final[dict[type, Any]] = {
     spark.DecimalType: Decimal,
     spark.DateType: date,
     spark.TimestampType: datetime,
-    spark.TimestampNTZType: datetime,
+    spark.TimestampNTZType: Annotated[datetime, Meta(tz=False)],
     spark.BinaryType: bytes,
 }
 
@@ -63,10 +67,13 @@ def is_carried(data_type: "DataType") -> bool:
     return isinstance(data_type, (spark.StringType, spark.BinaryType))
 
 
-def payload_decoder(data_type: "DataType") -> Decode:
-    """Return a decoder of JSON payloads for this type; raise `InvalidColumns` if there is none."""
+def payload_decoder(data_type: "DataType", find_zone: FindZone = session_zone) -> Decode:
+    """Return a decoder of JSON payloads for this type; raise `InvalidColumns` if there is none.
+
+    `find_zone` returns the time zone of times without one, None for that of the machine.
+    """
     decode = msgspec.json.Decoder(_python_type(data_type)).decode
-    adapt = _adapter(data_type)
+    adapt = _adapter(data_type, find_zone)
     return decode if adapt is None else lambda payload: adapt(decode(payload))
 
 
@@ -87,23 +94,26 @@ def _python_type(data_type: "DataType") -> Any:
     return SCALARS[type(data_type)] | None
 
 
-def _adapter(data_type: "DataType") -> Adapt | None:
+def _adapter(data_type: "DataType", find_zone: FindZone) -> Adapt | None:
     """Return what makes decoded values fit for Arrow, or None for those that are.
 
-    It wants maps as pairs, and decimals with exactly the digits of their column.
+    It wants maps as pairs, and decimals with exactly the digits of their column. Times without a
+    time zone it takes for UTC.
     """
     if isinstance(data_type, spark.StructType):
-        inner = {field.name: _adapter(field.dataType) for field in data_type.fields}
+        inner = {field.name: _adapter(field.dataType, find_zone) for field in data_type.fields}
         adapters = {name: adapt for name, adapt in inner.items() if adapt is not None}
         return _struct_adapter(adapters) if adapters else None
     if isinstance(data_type, spark.ArrayType):
-        adapt = _adapter(data_type.elementType)
+        adapt = _adapter(data_type.elementType, find_zone)
         return None if adapt is None else lambda value: value and [adapt(each) for each in value]
     if isinstance(data_type, spark.MapType):
-        adapt = _adapter(data_type.valueType) or _as_it_is
+        adapt = _adapter(data_type.valueType, find_zone) or _as_it_is
         return lambda value: value and [(key, adapt(each)) for key, each in value.items()]
     if isinstance(data_type, spark.DecimalType):
         return _decimal_adapter(data_type.precision, data_type.scale)
+    if isinstance(data_type, spark.TimestampType):
+        return _time_adapter(find_zone())
     return None
 
 
@@ -117,6 +127,22 @@ def _decimal_adapter(precision: int, scale: int) -> Adapt:
             raise ValueError(f"{value} does not fit decimal({precision},{scale})") from None
 
     return adapt_decimal
+
+
+def _time_adapter(zone: tzinfo | None) -> Adapt | None:
+    """Return what gives times without a time zone that of the session, or of the machine."""
+    if zone is UTC:
+        return None
+
+    def adapt_time(value: datetime | None) -> datetime | None:
+        if value is None or value.tzinfo is not None:
+            return value
+        try:
+            return value.replace(tzinfo=zone) if zone is not None else value.astimezone()
+        except (OverflowError, OSError):
+            raise ValueError(f"{value} is out of range") from None
+
+    return adapt_time
 
 
 def _as_it_is(value: Any) -> Any:
