@@ -14,6 +14,7 @@ from skep.cli.admin.queues import partitions_app, queues_app
 from skep.cli.admin.top import top
 from skep.cli.context import context_app
 from skep.cli.jobs.actions import jobs_app
+from skep.cli.jobs.replays import replays_app
 from skep.cli.jobs.worker import worker
 from skep.cli.messages.dead_letters import dlq_app
 from skep.cli.messages.messages import messages_app, traces_app
@@ -102,6 +103,7 @@ _add("Jobs", jobs_app)
 _add("Jobs", worker, "skep worker shop.jobs:app --concurrency 50 --health-port 9100")
 
 _add("Data", pipeline_app)
+_add("Data", replays_app)
 _add("Data", streams_app)
 _add(
     "Data",

@@ -133,7 +133,7 @@ def test_a_bare_installation_is_told_what_to_install(skep, command):
 @pytest.mark.parametrize(
     ("module", "command"),
     [
-        ("adbc_driver_manager", ("pipeline", "list")),
+        ("adbc_driver_manager", ("pipeline", "run", "x.yaml")),
         ("pyiceberg", ("archive", "files")),
         ("sqlalchemy", ("analytics", "status")),
     ],

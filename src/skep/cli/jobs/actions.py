@@ -4,25 +4,26 @@ With `--all`, nothing changes before the number of matches is shown and confirme
 """
 
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from functools import partial
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from uuid import UUID
 
 import typer
 from typer import Argument, Option
 
-from skep.cli.jobs.database import with_jobs, with_jobs_flags, work_on_jobs
 from skep.cli.jobs.lists import ChainState, jobs_app
-from skep.cli.shared.options import DatabaseFlags, Since, Until, Yes, confirm, declare_options
-from skep.cli.shared.output import progress_bar
-from skep.model.errors import BadRequest
+from skep.cli.shared.connection import with_client
+from skep.cli.shared.declare import action
+from skep.cli.shared.options import Since, Until, Yes, confirm, declare_options
+from skep.cli.shared.output import progress_bar, to_json
+from skep.cli.shared.spelling import last_line
+from skep.model.errors import BadRequest, NotFound, Refused
 
 if TYPE_CHECKING:
-    from skep.jobs import ChainFilter, JobClient, JobFilter
-    from skep.jobs.client.bulk import Sweep
+    from skep.client import Client
 
 JobName = Annotated[str, Argument(help="Job name, as workers declare it.")]
 ScheduleName = Annotated[str, Argument(help="Schedule name.")]
@@ -44,7 +45,10 @@ CHAIN_FILTERS: Final[Mapping[str, Any]] = {
     "since": Since,
     "until": Until,
 }
+WAIT_S: Final = 20
+"""How long one request waits for a result; then it is asked again."""
 
+_CHAINS: Final = "/api/v1/chains"
 _REASONS: Final = {
     "unavailable": "locked, or changed meanwhile",
     "needed": "a job of another chain needs it",
@@ -77,21 +81,17 @@ class Choice:
             raise BadRequest("filters and --dry-run require --all")
 
     @property
-    def named(self) -> Sequence[UUID]:
+    def named(self) -> list[str]:
         """The ids, if there are any."""
-        return self.ids or ()
+        return [str(each) for each in self.ids or ()]
 
-    def chains(self) -> "ChainFilter":
-        """Return the filter."""
-        from skep.jobs import ChainFilter
+    def members(self) -> dict[str, Any]:
+        """Return the filter by its names on the wire."""
+        from skep.client.endpoints import spell_time
 
-        return ChainFilter(
-            type=self.type,
-            state=self.state,
-            key=self.key,
-            created_from=self.since,
-            created_to=self.until,
-        )
+        span = {"from": self.since, "to": self.until}
+        times = {name: None if at is None else spell_time(at) for name, at in span.items()}
+        return {"all": True, "type": self.type, "state": self.state, "key": self.key, **times}
 
 
 def with_choice(
@@ -105,28 +105,28 @@ def with_choice(
     defaults = {"is_all": False, "dry_run": False, "yes": False, "state": state}
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        def run(flags: DatabaseFlags, **arguments: Any) -> None:
+        def run(client: "Client", **arguments: Any) -> None:
             given: dict[str, Any] = {"state": state}
             given |= {name: arguments.pop(name) for name in options}
             choice = Choice(**given)
             choice.check()
-            command(flags, choice, **arguments)
+            command(client, choice, **arguments)
 
         declare_options(run, command, options, defaults=defaults, hidden=("choice",))
-        return with_jobs_flags(run)
+        return with_client(run)
 
     return decorate
 
 
 def _change(
-    flags: DatabaseFlags,
+    client: "Client",
     choice: Choice,
     question: str,
-    which: "ChainFilter | JobFilter",
-    change: "Callable[[JobClient], Awaitable[str]]",
-    sweep: "Callable[[JobClient], Callable[..., Awaitable[Sweep]]]",
+    path: str,
+    change: Callable[[list[str]], str],
     *,
     asks: bool = True,
+    how: Mapping[str, Any] | None = None,
 ) -> None:
     """Change what was named, or count, ask and change all that match.
 
@@ -134,45 +134,58 @@ def _change(
     """
     from rich.progress import Progress
 
-    async def work(client: "JobClient") -> None:
-        if not choice.is_all:
-            typer.echo(await change(client))
-            return
-        matches = await client.bulk.count(which)
-        number = f"{matches.count:,}" if matches.is_exact else f"more than {matches.count:,}"
-        if choice.dry_run or not matches.count:
-            typer.echo(f"{number} match")
-            return
-        confirm(question.format(number), is_answered=choice.yes)
-        with progress_bar(*Progress.get_default_columns()) as progress:
-            bar = progress.add_task("working", total=matches.count if matches.is_exact else None)
-
-            def show(so_far: "Sweep") -> None:
-                progress.update(bar, completed=so_far.seen)
-
-            done = await sweep(client)(which, told=show)
-        _print(done)
-
-    if asks and not choice.is_all:
-        confirm(question.format(len(choice.named)), is_answered=choice.yes)
-    work_on_jobs(flags, work)
+    if not choice.is_all:
+        if asks:
+            confirm(question.format(len(choice.named)), is_answered=choice.yes)
+        typer.echo(change(choice.named))
+        return
+    members = {**choice.members(), **(how or {})}
+    matches = client.request("POST", path, {**members, "dryRun": True})["matches"]
+    count, is_exact = matches["count"], matches["isExact"]
+    number = f"{count:,}" if is_exact else f"more than {count:,}"
+    if choice.dry_run or not count:
+        typer.echo(f"{number} match")
+        return
+    confirm(question.format(number), is_answered=choice.yes)
+    with progress_bar(*Progress.get_default_columns()) as progress:
+        bar = progress.add_task("working", total=count if is_exact else None)
+        sweep = _sweep(client, path, members, lambda seen: progress.update(bar, completed=seen))
+    _print(sweep)
 
 
-def _print(sweep: "Sweep") -> None:
-    typer.echo(f"{sweep.done:,} done")
-    for reason, count in sweep.refused.items():
+def _sweep(
+    client: "Client", path: str, members: Mapping[str, Any], show: Callable[[int], None]
+) -> dict[str, Any]:
+    """Change all that match, request by request, and return what became of them."""
+    sums: dict[str, Any] = {"seen": 0, "done": 0, "refused": {}, "examples": []}
+    after = None
+    while True:
+        part = client.request("POST", path, {**members, "after": after})
+        for reason, count in part["refused"].items():
+            sums["refused"][reason] = sums["refused"].get(reason, 0) + count
+        for name in ("seen", "done", "examples"):
+            sums[name] += part[name]
+        show(sums["seen"])
+        after = part["after"]
+        if after is None:
+            return sums
+
+
+def _print(sweep: Mapping[str, Any]) -> None:
+    typer.echo(f"{sweep['done']:,} done")
+    for reason, count in sweep["refused"].items():
         said = _REASONS.get(reason, f"it is {reason}")
-        examples = [str(each.id) for each in sweep.examples if each.reason == reason][:3]
+        examples = [each["id"] for each in sweep["examples"] if each["reason"] == reason][:3]
         typer.echo(f"{count:,} refused: {said}, such as {', '.join(examples) or '(others)'}")
 
 
 @jobs_app.command("start")
-@with_jobs_flags
+@with_client
 def start(
-    flags: DatabaseFlags,
+    client: "Client",
     job: JobName,
     value: Annotated[
-        str, Argument(metavar="[INPUT]", help="Input as JSON; `-` reads it from stdin.")
+        str, Argument(metavar="INPUT", help="Input as JSON; `-` reads it from stdin.")
     ] = "null",
     *,
     key: Annotated[
@@ -185,36 +198,51 @@ def start(
     """Start a chain; print its id, or with --wait its result."""
     import msgspec
 
-    from skep.jobs import Job, Start
+    from skep.jobs.identifiers import new_id
 
-    text = sys.stdin.read() if value == "-" else value
     try:
-        msgspec.json.decode(text)
+        text = msgspec.json.decode(sys.stdin.read() if value == "-" else value, type=msgspec.Raw)
     except msgspec.DecodeError as error:
         raise BadRequest(f"the input is not JSON: {error}") from error
+    asked = {"id": str(new_id()), "type": job, "input": text, "key": key, "priority": priority}
+    started = _start(client, {**asked, "delaySeconds": delay})
+    if wait is None:
+        typer.echo(f"{started['id']}{' (already started)' if started['isDuplicate'] else ''}")
+    else:
+        typer.echo(to_json(_result(client, started["id"], wait)))
 
-    async def work(client: "JobClient") -> None:
-        declared: Job[Any, Any] = Job(job, msgspec.Raw, msgspec.Raw)
-        request = Start(
-            declared,
-            msgspec.Raw(text.encode()),
-            key=key,
-            after=timedelta(seconds=delay),
-            priority=priority,
-        )
-        (chain,) = await client.start_many([request])
-        if wait is None:
-            typer.echo(f"{chain.id}{' (already started)' if chain.is_duplicate else ''}")
-        else:
-            typer.echo(bytes(await chain.result(timeout=wait)).decode())
 
-    work_on_jobs(flags, work)
+def _start(client: "Client", asked: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Start a chain under an id of ours: a request repeated after a lost answer starts one only."""
+    try:
+        return client.request("POST", _CHAINS, {"chains": [asked]})["chains"][0]
+    except Refused as error:
+        try:
+            return {**client.request("GET", f"{_CHAINS}/{asked['id']}"), "isDuplicate": False}
+        except NotFound:
+            raise error from None
+
+
+def _result(client: "Client", chain: str, wait_s: float) -> Any:
+    """Wait for a chain to end, and return its output."""
+    ends_at = time.monotonic() + wait_s
+    while True:
+        left_s = max(min(ends_at - time.monotonic(), WAIT_S), 0)
+        path = f"{_CHAINS}/{chain}/result?timeoutSeconds={left_s:.3f}"
+        found = client.request("GET", path)
+        if found["state"] == "completed":
+            return found["output"]
+        if found["state"] != "open":
+            why = last_line(found["error"] or "no reason is known")
+            raise Refused(f"chain {chain} is {found['state']}: {why}")
+        if time.monotonic() >= ends_at:
+            raise Refused(f"chain {chain} did not end within {wait_s:g} s")
 
 
 @jobs_app.command("cancel")
 @with_choice(ChainIds, CHAIN_FILTERS, state="open")
 def cancel(
-    flags: DatabaseFlags,
+    client: "Client",
     choice: Choice,
     *,
     cascade: Annotated[
@@ -223,93 +251,48 @@ def cancel(
     reason: Annotated[str | None, Option(help="Reason, stored with the chain.")] = None,
 ) -> None:
     """Cancel chains; with --all, the open ones that match."""
+    how = {"cascade": cascade, "reason": reason}
 
-    async def change(client: "JobClient") -> str:
-        states = await client.cancel(*choice.named, cascade=cascade, reason=reason)
-        return "\n".join(f"{chain_id} {state}" for chain_id, state in states.items())
+    def change(ids: list[str]) -> str:
+        states = client.request("POST", f"{_CHAINS}/cancel", {"ids": ids, **how})["states"]
+        return "\n".join(f"{chain} {state}" for chain, state in states.items())
 
-    _change(
-        flags,
-        choice,
-        "Cancel {} chains?",
-        choice.chains(),
-        change,
-        lambda client: partial(client.bulk.cancel, cascade=cascade, reason=reason),
-    )
+    path = f"{_CHAINS}/matching/cancel"
+    _change(client, choice, "Cancel {} chains?", path, change, how=how)
 
 
 @jobs_app.command("retry")
 @with_choice(ChainIds, {**CHAIN_FILTERS, "state": OnlyEnded}, state="failed")
-def retry(flags: DatabaseFlags, choice: Choice) -> None:
+def retry(client: "Client", choice: Choice) -> None:
     """Resume failed and cancelled chains where they ended."""
 
-    async def change(client: "JobClient") -> str:
-        await client.retry(*choice.named)
-        return f"Resumed {len(choice.named)} chains"
+    def change(ids: list[str]) -> str:
+        for chain in ids:
+            client.request("POST", f"{_CHAINS}/{chain}/retry")
+        return f"Resumed {len(ids)} chains"
 
-    which = choice.chains()
-    _change(flags, choice, "Resume {} chains?", which, change, lambda c: c.bulk.retry, asks=False)
+    path = f"{_CHAINS}/matching/retry"
+    _change(client, choice, "Resume {} chains?", path, change, asks=False)
 
 
 @jobs_app.command("trigger")
 @with_choice(JobIds, {"type": OnlyType, "since": Since, "until": Until})
-def trigger(flags: DatabaseFlags, choice: Choice) -> None:
+def trigger(client: "Client", choice: Choice) -> None:
     """Run scheduled jobs now; with --all, those that match."""
-    from skep.jobs import JobFilter
 
-    async def change(client: "JobClient") -> str:
-        await client.trigger(*choice.named)
-        return f"Triggered {len(choice.named)} jobs"
+    def change(ids: list[str]) -> str:
+        for job in ids:
+            client.request("POST", f"/api/v1/jobs/{job}/trigger")
+        return f"Triggered {len(ids)} jobs"
 
-    which = JobFilter(
-        type=choice.type,
-        state="scheduled",
-        created_from=choice.since,
-        created_to=choice.until,
-    )
-    _change(flags, choice, "Run {} jobs now?", which, change, lambda c: c.bulk.trigger, asks=False)
-
-
-@jobs_app.command("pause")
-@with_jobs
-async def pause(client: "JobClient", job: JobName) -> None:
-    """Start no more jobs of a name; running ones continue."""
-    await client.pause(job)
-    typer.echo(f"Paused job {job}")
-
-
-@jobs_app.command("resume")
-@with_jobs
-async def resume(client: "JobClient", job: JobName) -> None:
-    """Start jobs of a name again."""
-    await client.resume(job)
-    typer.echo(f"Resumed job {job}")
-
-
-@jobs_app.command("pause-schedule")
-@with_jobs
-async def pause_schedule(client: "JobClient", name: ScheduleName) -> None:
-    """Pause a schedule; deployments do not resume it."""
-    from skep.jobs import Scheduler
-
-    await Scheduler(client.slots).pause(name)
-    typer.echo(f"Paused schedule {name}")
-
-
-@jobs_app.command("resume-schedule")
-@with_jobs
-async def resume_schedule(client: "JobClient", name: ScheduleName) -> None:
-    """Resume a paused schedule with its next tick."""
-    from skep.jobs import Scheduler
-
-    await Scheduler(client.slots).resume(name)
-    typer.echo(f"Resumed schedule {name}")
+    path = "/api/v1/jobs/matching/trigger"
+    _change(client, choice, "Run {} jobs now?", path, change, asks=False)
 
 
 @jobs_app.command("delete")
 @with_choice(ChainIds, {**CHAIN_FILTERS, "state": OnlyState})
 def delete(
-    flags: DatabaseFlags,
+    client: "Client",
     choice: Choice,
     *,
     cascade: Annotated[
@@ -324,26 +307,46 @@ def delete(
     if choice.is_all and cascade:
         raise BadRequest("--cascade requires ids: --all deletes only what matches")
 
-    async def change(client: "JobClient") -> str:
-        deleted = await client.delete(*choice.named, cascade=cascade)
-        return f"Deleted {len(deleted)} chains"
+    def change(ids: list[str]) -> str:
+        gone: set[str] = set()
+        for chain in ids:
+            if chain not in gone:  # a cascade may have reached it
+                path = f"{_CHAINS}/{chain}?cascade={to_json(cascade)}"
+                gone.update(client.request("DELETE", path)["deleted"])
+        return f"Deleted {len(gone)} chains"
 
-    _change(flags, choice, "Delete {} chains?", choice.chains(), change, lambda c: c.bulk.delete)
+    _change(client, choice, "Delete {} chains?", f"{_CHAINS}/matching/delete", change)
 
 
-@jobs_app.command("prune")
-@with_jobs_flags
-def prune(
-    flags: DatabaseFlags,
-    days: Annotated[float, Option(min=0, help="Only chains that ended this many days ago.")] = 30.0,
-    *,
-    yes: Yes = False,
-) -> None:
-    """Delete chains that ended long ago."""
-    confirm(f"Delete all chains that ended more than {days:g} days ago?", is_answered=yes)
-    before = datetime.now(UTC) - timedelta(days=days)
+@jobs_app.command("pause")
+@action("Paused job {job}")
+def pause(client: "Client", job: JobName) -> None:
+    """Start no more jobs of a name; running ones continue."""
+    _post(client, "jobs/types", job, "pause")
 
-    async def work(client: "JobClient") -> None:
-        typer.echo(f"Deleted {await client.prune(before)} chains")
 
-    work_on_jobs(flags, work)
+@jobs_app.command("resume")
+@action("Resumed job {job}")
+def resume(client: "Client", job: JobName) -> None:
+    """Start jobs of a name again."""
+    _post(client, "jobs/types", job, "resume")
+
+
+@jobs_app.command("pause-schedule")
+@action("Paused schedule {name}")
+def pause_schedule(client: "Client", name: ScheduleName) -> None:
+    """Pause a schedule; deployments do not resume it."""
+    _post(client, "schedules", name, "pause")
+
+
+@jobs_app.command("resume-schedule")
+@action("Resumed schedule {name}")
+def resume_schedule(client: "Client", name: ScheduleName) -> None:
+    """Resume a paused schedule with its next tick."""
+    _post(client, "schedules", name, "resume")
+
+
+def _post(client: "Client", *path: str) -> None:
+    from skep.client.endpoints import path_of
+
+    client.request("POST", path_of(*path))

@@ -1,21 +1,22 @@
-"""The database that has the jobs: options of `skep jobs` and `skep worker`, and a client of it.
+"""What works on the database of the jobs: the options of `skep worker`, `jobs prune` and `vacuum`.
 
 It is the one of the settings, or the embedded one of a broker that runs on this machine. None is
 started. No broker needs to run.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Final, ParamSpec, TypeVar
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Concatenate, Final, ParamSpec, TypeVar
 
+import typer
 from typer import Option
 
+from skep.cli.jobs.lists import jobs_app
 from skep.cli.shared import options
+from skep.cli.shared.output import print_rows
 from skep.model.errors import BadRequest
 from skep.settings import Settings
-
-if TYPE_CHECKING:
-    from skep.jobs import JobClient
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -26,6 +27,7 @@ JobsUrl = Annotated[
         "--database-url",
         help="PostgreSQL that has the jobs, as `postgresql://user:password@host:port/database`. "
         "Default: the one of the settings, or the embedded one of a running broker.",
+        rich_help_panel="Database",
     ),
 ]
 
@@ -44,34 +46,6 @@ def with_jobs_flags(
     return options.with_settings_flags(command, _FLAGS)
 
 
-def with_jobs(
-    command: Callable[Concatenate["JobClient", P], Awaitable[object]],
-) -> Callable[..., None]:
-    """Run a coroutine as a command, with a client of the database of the jobs."""
-
-    def run(flags: options.DatabaseFlags, **arguments: Any) -> None:
-        untyped: Any = command
-        work_on_jobs(flags, lambda client: untyped(client, **arguments))
-
-    options.declare_options(run, command, {}, hidden=())
-    return with_jobs_flags(run)
-
-
-def work_on_jobs(
-    flags: options.DatabaseFlags, work: "Callable[[JobClient], Awaitable[object]]"
-) -> None:
-    """Run a coroutine with a client of the database of the jobs."""
-    from skep.jobs import JobClient
-
-    dsn = jobs_dsn(flags.settings())
-
-    async def run() -> None:
-        async with JobClient(dsn) as client:
-            await work(client)
-
-    asyncio.run(run())
-
-
 def jobs_dsn(settings: Settings) -> str:
     """Return the URL of the database of the jobs."""
     if settings.database_url is not None:
@@ -85,3 +59,36 @@ def jobs_dsn(settings: Settings) -> str:
             f"PostgreSQL runs in {settings.data_dir})"
         )
     return running
+
+
+@jobs_app.command("prune")
+@with_jobs_flags
+def prune(
+    flags: options.DatabaseFlags,
+    days: Annotated[float, Option(min=0, help="Only chains that ended this many days ago.")] = 30.0,
+    *,
+    yes: options.Yes = False,
+) -> None:
+    """Delete chains that ended long ago, in the database."""
+    from skep.jobs import JobClient
+
+    options.confirm(f"Delete all chains that ended more than {days:g} days ago?", is_answered=yes)
+    before = datetime.now(UTC) - timedelta(days=days)
+
+    async def work() -> int:
+        async with JobClient(jobs_dsn(flags.settings())) as client:
+            return await client.prune(before)
+
+    typer.echo(f"Deleted {asyncio.run(work()):,} chains")
+
+
+@jobs_app.command("vacuum")
+@with_jobs_flags
+def vacuum(flags: options.DatabaseFlags) -> None:
+    """Let PostgreSQL reclaim the space of finished jobs now."""
+    from skep.db.schema.server import vacuum_tables
+    from skep.jobs.store import TABLES
+
+    sizes = asyncio.run(vacuum_tables(jobs_dsn(flags.settings()), TABLES))
+    rows = [{"table": table, "bytes": size} for table, size in sizes.items()]
+    print_rows(rows, ("table", "bytes as size"), "table")

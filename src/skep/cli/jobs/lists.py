@@ -1,21 +1,19 @@
 """The commands of `skep jobs` that show chains, jobs, attempts, workers and schedules."""
 
-import asyncio
-from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from uuid import UUID
 
 import typer
 from typer import Argument, Option
 
-from skep.cli.jobs.database import jobs_dsn, with_jobs, with_jobs_flags
+from skep.cli.shared.connection import with_client
+from skep.cli.shared.declare import listing
 from skep.cli.shared.help import Commands
-from skep.cli.shared.options import DatabaseFlags, Since, Until
-from skep.cli.shared.output import Format, Output, print_rows
+from skep.cli.shared.options import Since, Until
+from skep.cli.shared.output import Output, print_found, print_record, print_rows
 
 if TYPE_CHECKING:
-    from skep.jobs import JobClient
+    from skep.client import Client
 
 jobs_app: Final = Commands("jobs", "Start, list, cancel, retry and delete job chains.")
 
@@ -24,157 +22,135 @@ ChainState = Literal["open", "completed", "failed", "cancelled"]
 JobState = Literal[
     "blocked", "scheduled", "ready", "running", "completed", "continued", "failed", "cancelled"
 ]
-Limit = Annotated[int, Option(min=1, max=1000, help="Maximum number of rows.")]
-After = Annotated[UUID | None, Option(help="Continue after this id, the last of a page.")]
 OnlyType = Annotated[str | None, Option("--type", help="Only jobs of this name.")]
 Oldest = Annotated[bool, Option("--oldest", help="Oldest first.")]
+ChainId = Annotated[UUID, Argument(help="Chain id.")]
+JobId = Annotated[UUID, Argument(help="Job id; the first job of a chain has the chain's id.")]
+
+_JOB_COLUMNS: Final = (
+    *("id", "type", "state", "attempts", "dueAt", "progress", "onBlockerFailure"),
+    *("failedBlockers", "lastError as error"),
+)
+
+
+def find_page(client: "Client", *path: str, **query: object) -> tuple[list[Any], str | None]:
+    """Return a page of chains, jobs, workers, schedules or replays, and the cursor of the next."""
+    from skep.client.endpoints import path_of
+
+    page = client.request("GET", path_of(*path, **query))
+    return page["items"], page["after"]
 
 
 @jobs_app.command("chains")
-@with_jobs
-async def list_chains(
-    client: "JobClient",
+@listing(
+    (
+        *("id", "type", "state", "createdAt as started", "jobCount as jobs", "lastJobType as job"),
+        *("lastJobState as job state", "failedBlockers", "lastError as error"),
+    ),
+    empty="no chain matches",
+    cursor="after",
+)
+def list_chains(
+    client: "Client",
+    limit: int,
+    after: str | None,
     *,
     only_type: OnlyType = None,
     state: Annotated[ChainState | None, Option(help="Only this state.")] = None,
     key: Annotated[str | None, Option(help="Only chains started with this key.")] = None,
     since: Since = None,
     until: Until = None,
-    limit: Limit = 50,
-    after: After = None,
     oldest: Oldest = False,
-    output: Output = "table",
-) -> None:
+) -> Any:
     """List chains, newest first."""
-    from skep.jobs import ChainFilter
-
-    which = ChainFilter(type=only_type, state=state, key=key, created_from=since, created_to=until)
-    page = await client.inspection.chains(which, limit=limit, after=after, descending=not oldest)
-    columns = (
-        *("id", "type", "state", "created_at", "job_count", "last_job_type", "last_job_state"),
-        *("failed_blockers", "last_error"),
-    )
-    _print(page.items, columns, output)
+    which = {"type": only_type, "state": state, "key": key, "from": since, "to": until}
+    return find_page(client, "chains", **which, **_order(oldest), limit=limit, after=after)
 
 
 @jobs_app.command("list")
-@with_jobs
-async def list_jobs(
-    client: "JobClient",
+@listing(_JOB_COLUMNS, empty="no job matches", cursor="after")
+def list_jobs(
+    client: "Client",
+    limit: int,
+    after: str | None,
     *,
     only_type: OnlyType = None,
     state: Annotated[JobState | None, Option(help="Only this state.")] = None,
     chain: Annotated[UUID | None, Option(help="Only jobs of this chain.")] = None,
     since: Since = None,
     until: Until = None,
-    limit: Limit = 50,
-    after: After = None,
     oldest: Oldest = False,
-    output: Output = "table",
-) -> None:
+) -> Any:
     """List jobs, newest first."""
-    from skep.jobs import JobFilter
+    which = {"type": only_type, "state": state, "chainId": chain, "from": since, "to": until}
+    return find_page(client, "jobs", **which, **_order(oldest), limit=limit, after=after)
 
-    which = JobFilter(
-        type=only_type, state=state, chain_id=chain, created_from=since, created_to=until
-    )
-    page = await client.inspection.jobs(which, limit=limit, after=after, descending=not oldest)
-    columns = (
-        *("id", "type", "state", "attempts", "due_at", "progress", "on_blocker_failure"),
-        *("failed_blockers", "last_error"),
-    )
-    _print(page.items, columns, output)
+
+@jobs_app.command("show")
+@with_client
+def show_chain(client: "Client", chain: ChainId, *, output: Output = "table") -> None:
+    """Show a chain with its jobs."""
+    print_record(client.request("GET", f"/api/v1/chains/{chain}"), output)
+    if output == "table":
+        typer.echo()
+        rows, _ = find_page(client, "chains", str(chain), "jobs")
+        print_rows(rows, _JOB_COLUMNS, output)
 
 
 @jobs_app.command("attempts")
-@with_jobs
-async def list_attempts(
-    client: "JobClient",
-    job_id: Annotated[UUID, Argument(help="Job id.")],
-    *,
-    output: Output = "table",
-) -> None:
+@with_client
+def list_attempts(client: "Client", job: JobId, *, output: Output = "table") -> None:
     """List the attempts of a job, with their errors."""
-    attempts = await client.inspection.attempts(job_id)
-    _print(attempts, ("attempt", "outcome", "started_at", "ended_at", "error"), output)
+    found = client.request("GET", f"/api/v1/jobs/{job}/attempts")["attempts"]
+    columns = ("attempt", "outcome", "startedAt", "endedAt", "error")
+    print_found(found, columns, output, empty="the job has not run")
 
 
 @jobs_app.command("blockers")
-@with_jobs
-async def list_blockers(
-    client: "JobClient",
-    job_id: Annotated[UUID, Argument(help="Job id.")],
-    *,
-    output: Output = "table",
-) -> None:
+@with_client
+def list_blockers(client: "Client", job: JobId, *, output: Output = "table") -> None:
     """List the chains that a job waits or waited for."""
-    blockers = await client.inspection.blockers(job_id)
-    _print(blockers, ("chain", "type", "state", "on_failure"), output)
+    found = client.request("GET", f"/api/v1/jobs/{job}/blockers")["blockers"]
+    columns = ("chain as id", "type", "state", "onFailure as if it fails")
+    print_found(found, columns, output, empty="the job waits for no chain")
 
 
 @jobs_app.command("types")
-@with_jobs
-async def list_types(client: "JobClient", *, output: Output = "table") -> None:
+@with_client
+def list_types(client: "Client", *, output: Output = "table") -> None:
     """Count the open jobs of each type. Very large counts are estimates."""
-    counts = await client.inspection.counts()
-    columns = ("type", "ready", "scheduled", "blocked", "running", "oldest_ready_s", "is_exact")
-    _print(counts, columns, output)
+    found = client.request("GET", "/api/v1/jobs/counts")["types"]
+    columns = (
+        *("type", "ready", "scheduled", "blocked", "running", "oldestReadyS as oldest"),
+        "isExact",
+    )
+    print_found(found, columns, output, empty="no job is open")
 
 
 @jobs_app.command("workers")
-@with_jobs
-async def list_workers(client: "JobClient", *, limit: Limit = 50, output: Output = "table") -> None:
+@listing(
+    ("name as worker", "running", "enrolledAt as started", "isLate", "id"),
+    empty="no worker runs",
+    cursor="after",
+)
+def list_workers(client: "Client", limit: int, after: str | None) -> Any:
     """List the workers, with the number of jobs that each runs."""
-    page = await client.inspection.workers(limit=limit)
-    _print(page.items, ("id", "name", "running", "enrolled_at", "is_late"), output)
+    return find_page(client, "jobs/workers", limit=limit, after=after)
 
 
 @jobs_app.command("schedules")
-@with_jobs
-async def list_schedules(
-    client: "JobClient", *, limit: Limit = 50, output: Output = "table"
-) -> None:
+@listing(
+    (
+        *("name as schedule", "type", "cron", "timezone", "isEnabled", "isPaused", "owner"),
+        *("lastAt", "nextAt", "removedAt"),
+    ),
+    empty="there is no schedule",
+    cursor="after",
+)
+def list_schedules(client: "Client", limit: int, after: str | None) -> Any:
     """List schedules, with their last and next runs."""
-    from skep.jobs import Scheduler
-
-    rows = await Scheduler(client.slots).page(limit=limit)
-    columns = (
-        *("name", "type", "cron", "timezone", "is_enabled", "is_paused", "owner"),
-        *("last_at", "next_at", "removed_at"),
-    )
-    _print(rows, columns, output)
+    return find_page(client, "schedules", limit=limit, after=after)
 
 
-@jobs_app.command("vacuum")
-@with_jobs_flags
-def vacuum(flags: DatabaseFlags) -> None:
-    """Let PostgreSQL reclaim the space of finished jobs now."""
-    from skep.db.schema.server import vacuum_tables
-    from skep.jobs.store import TABLES
-
-    for table, size in asyncio.run(vacuum_tables(jobs_dsn(flags.settings()), TABLES)).items():
-        typer.echo(f"{table:24} {size:>14,} bytes")
-
-
-def _print(rows: Sequence[Any], columns: Sequence[str], output: Format) -> None:
-    if output != "table":
-        print_rows(rows, columns, output)
-        return
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(*(column.replace("_", " ") for column in columns), box=None)
-    for row in rows:
-        table.add_row(*(Text(_cell(getattr(row, column))) for column in columns))
-    Console().print(table)
-
-
-def _cell(value: object) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat(sep=" ", timespec="seconds")
-    if isinstance(value, float):
-        return f"{value:.2f}"
-    return str(value).strip().rpartition("\n")[2]  # the last line of a stack trace is the error
+def _order(oldest: bool) -> dict[str, str]:
+    return {"order": "oldest" if oldest else "newest"}

@@ -2,8 +2,8 @@
 
 The machine formats have everything that is known of a row, under the names of the wire, without
 colour; a table has the columns that a command chose, as `skep.cli.shared.spelling` spells them. In
-a terminal long texts are cut to its width; in a pipe nothing is cut. `-o wide` is the table with
-exact times and sizes, in which nothing is cut either.
+a terminal empty columns are left out and long texts are cut to its width; in a pipe all is there.
+`-o wide` is the table with exact times and sizes.
 
 Listings are fetched page by page as they are printed. A table and NDJSON appear page by page; JSON
 and YAML are one document and wait for the last page.
@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
-from itertools import chain
+from itertools import chain, compress
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 import typer
@@ -186,6 +186,10 @@ def _print_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> N
     console = Console(highlight=False, soft_wrap=True)
     is_cut = console.is_terminal and not _is_exact.get()
     paths = [column.partition(" as ")[0] for column in columns]
+    if is_cut:
+        is_known = [any(_member(row, path) is not None for row in rows) for path in paths]
+        columns = [*compress(columns, is_known)]
+        paths = [*compress(paths, is_known)]
     lines = [
         [_one_line(_spelled(path, _member(row, path)), is_cut) for path in paths] for row in rows
     ]

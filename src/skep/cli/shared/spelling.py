@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from skep.model.wire import QUEUE_MODE
 
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[\d.]*(Z|[+-]\d\d:\d\d)")
-_SECONDS: Final = re.compile(r"(?i).*(seconds|_s|timelag)")
+_SECONDS: Final = re.compile(r".*([sS]econds|_s|[a-z]S|TimeLag)")
 _BYTES: Final = re.compile(r"(?i).*bytes")
 _MOMENTS: Final = ((1, 60, "s"), (60, 3600, "min"), (3600, 172_800, "h"), (86_400, 1_209_600, "d"))
 _STYLES: Final = {

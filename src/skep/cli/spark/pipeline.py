@@ -1,31 +1,36 @@
 """`skep pipeline`: run, show and stop computations between queues on Spark."""
 
 import time
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from typer import Argument, Option
 
 from skep.cli.shared import options
+from skep.cli.shared.connection import with_client
+from skep.cli.shared.declare import listing
 from skep.cli.shared.exits import stop_signals
 from skep.cli.shared.help import Commands
-from skep.cli.shared.output import Output, print_found
+from skep.cli.shared.output import Output, print_record
 from skep.cli.spark.options import Master, counting_bar
-from skep.model.errors import NotFound, Refused
-from skep.model.limits import PIPELINE_SILENT_S
+from skep.client.endpoints import path_of
+from skep.model.errors import Refused
 
 if TYPE_CHECKING:
-    from skep.settings import Settings
-    from skep.spark.pipelines.registry import Progress, Registry
+    from skep.client import Client
+    from skep.spark.pipelines.registry import Progress
 
 pipeline_app: Final = Commands("pipeline", "Run computations between queues on Spark.")
 
 Name = Annotated[str, Argument(help="Pipeline name.")]
 
 POLL_S: Final = 0.2
-_COLUMNS: Final = ("name", "state", "messages", "messagesPerSecond", "lagMessages", "lastError")
+_RUNNING: Final = ("starting", "running")
+_COLUMNS: Final = (
+    *("name as pipeline", "condition", "messages", "messagesPerSecond as per second"),
+    *("lagMessages as lag", "reportedAt", "lastError as error"),
+)
 
 
 @pipeline_app.command(
@@ -84,94 +89,63 @@ def run(
 
 
 @pipeline_app.command(name="list")
-@options.with_database_flags
-def list_pipelines(flags: options.DatabaseFlags, *, output: Output = "table") -> None:
-    """List the pipelines of this database."""
-    with _registry(flags.settings()) as registry:
-        rows = [_summary(row) for row in registry.listed()]
-    print_found(rows, _COLUMNS, output, empty="no pipeline has run on this database")
+@listing(_COLUMNS, empty="no pipeline has run on this database")
+def list_pipelines(client: "Client", limit: int, offset: int) -> Any:
+    """List pipelines, with their last report."""
+    found = client.request("GET", path_of("pipelines", limit=limit, offset=offset))["pipelines"]
+    return [{**row, "condition": _condition(row)} for row in found]
 
 
 @pipeline_app.command()
-@options.with_database_flags
-def status(flags: options.DatabaseFlags, name: Name) -> None:
+@with_client
+def status(client: "Client", name: Name, *, output: Output = "table") -> None:
     """Show a pipeline."""
-    with _registry(flags.settings()) as registry:
-        row = registry.find(name)
-    if row is None:
-        raise NotFound(f"pipeline {name} does not exist; `skep pipeline list` shows the pipelines")
-    shown = {**row, "state": _state(row)}
-    for column in ("name", "silent_s", "total", "should_stop"):
-        del shown[column]
-    typer.echo(name)
-    for column, value in shown.items():
-        if value is not None:
-            typer.echo(f"  {column.replace('_', ' ')}: {value}")
+    found = _find(client, name)
+    if output == "table":
+        found |= {"state": _condition(found), "lastBatch": None, "recent": None}
+    print_record(found, output)
 
 
 @pipeline_app.command()
-@options.with_database_flags
+@with_client
 def stop(
-    flags: options.DatabaseFlags,
+    client: "Client",
     name: Name,
     *,
     wait: Annotated[float, Option(help="Seconds to wait for it; 0: do not wait.", min=0)] = 30.0,
 ) -> None:
     """Stop a pipeline, wherever it runs."""
-    with _registry(flags.settings()) as registry:
-        asked = registry.stop(name)
-        if asked["state"] not in ("starting", "running"):
-            typer.echo(f"Pipeline {name} is not running: it is {asked['state']}")
-            return
-        if asked["silent_s"] > PIPELINE_SILENT_S:
-            raise Refused(
-                f"pipeline {name} has not reported for {asked['silent_s']:.0f} s: its process is "
-                "gone. Run it again to continue"
-            )
-        if _has_stopped(registry, name, wait):
-            typer.echo(f"Stopped pipeline {name}")
-        elif wait:
-            raise Refused(f"pipeline {name} did not stop within {wait:g} s")
-        else:
-            typer.echo(f"Asked pipeline {name} to stop")
+    asked = client.request("POST", path_of("pipelines", name, "stop"))
+    if asked["state"] not in _RUNNING:
+        typer.echo(f"Pipeline {name} is not running: it is {asked['state']}")
+    elif not asked["isStopping"]:
+        raise Refused(
+            f"pipeline {name} has not reported for a while: its process is gone. Run it again to "
+            "continue"
+        )
+    elif _has_stopped(client, name, wait):
+        typer.echo(f"Stopped pipeline {name}")
+    elif wait:
+        raise Refused(f"pipeline {name} did not stop within {wait:g} s")
+    else:
+        typer.echo(f"Asked pipeline {name} to stop")
 
 
-def _summary(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row of the list, by the names of the wire."""
-    return {
-        "name": row["name"],
-        "state": _state(row),
-        "messages": row["messages"],
-        "messagesPerSecond": row["rate"],
-        "lagMessages": row["lag_messages"],
-        "lastError": row["last_error"],
-    }
+def _find(client: "Client", name: str) -> dict[str, Any]:
+    return client.request("GET", path_of("pipelines", name))
 
 
-def _has_stopped(registry: "Registry", name: str, wait_s: float) -> bool:
+def _has_stopped(client: "Client", name: str, wait_s: float) -> bool:
     giving_up_at = time.monotonic() + wait_s
     while time.monotonic() < giving_up_at:
-        row = registry.find(name)
-        if row is None or row["state"] not in ("starting", "running"):
+        if _find(client, name)["state"] not in _RUNNING:
             return True
         time.sleep(POLL_S)
     return False
 
 
-def _state(row: Mapping[str, Any]) -> str:
-    """Return the state, with the silence of a pipeline whose process is gone."""
-    is_gone = row["state"] in ("starting", "running") and row["silent_s"] > PIPELINE_SILENT_S
-    return f"{row['state']}, silent for {row['silent_s']:.0f} s" if is_gone else row["state"]
-
-
-@contextmanager
-def _registry(settings: "Settings") -> Generator["Registry"]:
-    from skep.app.processes.database import join_database
-    from skep.spark.pipelines.registry import Registry
-
-    with join_database(settings) as database:
-        registry = Registry(database.dsn)
-        try:
-            yield registry
-        finally:
-            registry.close()
+def _condition(row: Mapping[str, Any]) -> str:
+    """Return the state; of a pipeline whose process is gone, that it is silent."""
+    if row["isStopping"]:
+        return "stopping"
+    return "missing" if row["state"] in _RUNNING and not row["isAlive"] else row["state"]

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from skep.model.errors import NotFound, Refused, SkepError, Unavailable
+from skep.model.errors import Refused, SkepError, Unavailable
 from skep.spark.runtime.postgres import Connection
 
 BEGIN: Final = (
@@ -26,13 +26,11 @@ REPORT: Final = (
     "$10::text::json)"
 )
 LIST: Final = "select * from skep.list_pipelines($1, $2::text::integer, 0)"
-STOP: Final = "select * from skep.stop_pipeline($1)"
 FORGET_READER: Final = "select skep.forget_reader($1)"
 LOCK: Final = "select pg_try_advisory_lock(hashtextextended('skep.pipeline:' || $1, 0)) as is_taken"
 UNLOCK: Final = "select pg_advisory_unlock(hashtextextended('skep.pipeline:' || $1, 0))"
 
 STATEMENT_TIMEOUT_S: Final = 30.0
-LISTED_MAX: Final = 1_000
 
 State: TypeAlias = Literal["starting", "running", "stopped", "failed"]
 _logger: Final = logging.getLogger(__name__)
@@ -167,17 +165,6 @@ class Registry:
         """Forget how far a reader has come, so that it begins anew."""
         self._rows(FORGET_READER, name)
 
-    def listed(self) -> list[dict[str, Any]]:
-        """Return the pipelines there are, by name."""
-        return self._rows(LIST, None, LISTED_MAX)
-
     def find(self, name: str) -> dict[str, Any] | None:
         """Return one of them."""
         return next(iter(self._rows(LIST, name, 1)), None)
-
-    def stop(self, name: str) -> dict[str, Any]:
-        """Ask the runner of a pipeline to stop; return its state and seconds of silence."""
-        rows = self._rows(STOP, name)
-        if not rows:
-            raise NotFound(f"there is no pipeline {name}; `skep pipeline list` shows them")
-        return rows[0]
