@@ -219,7 +219,7 @@ def test_hours_of_brokers_letters_and_groups_go_to_the_lake_with_the_rest(rememb
 
 
 @pytest.mark.parametrize("step", ["counted", "stored", "written"])
-def test_a_run_that_dies_changes_nothing_and_the_next_one_removes_its_files(
+def test_a_run_that_dies_changes_nothing_and_its_files_go_when_they_are_old(
     remembered, tmp_path, step
 ):
     remembered.analyze_last_hour()
@@ -237,8 +237,11 @@ def test_a_run_that_dies_changes_nothing_and_the_next_one_removes_its_files(
     assert [row[2] for row in remembered.in_lake("hourly_volume")] == [5]
     left = files_below(tmp_path) - before
     remembered.analyze_last_hour()
-
     assert [row[2] for row in remembered.in_lake("hourly_volume")] == [6]
+
+    with remembered.lake() as lake:
+        AnalyticsLake(lake, None).tidy(datetime.now(UTC) + timedelta(days=4))
+
     assert not left & files_below(tmp_path)
 
 

@@ -11,6 +11,7 @@ from skep.model.errors import NotFound
 from skep.spark.archive.archiver import ArchiveBusy, archive_lock
 from skep.spark.archive.compaction import CompactionPlan, MergeTask, compact_lake, merge_files
 from skep.spark.archive.copy_task import BYTES_PER_GROUP, FileWriter, rows_by_day
+from skep.spark.archive.erasures import LakeFile
 from skep.spark.archive.lake import LOCK_TABLE
 from skep.spark.archive.schema import ARROW_SCHEMA, parquet
 from skep.spark.archive.storage import Storage
@@ -18,7 +19,7 @@ from skep.spark.runtime.postgres import forget_connections
 from tests.spark.support.archives import Shop, files_below, payloads_of, run_here, run_tasks
 from tests.spark.support.logs import envelope, segments
 
-LATER = timedelta(days=2)
+LATER = timedelta(days=4)
 
 
 @pytest.fixture
@@ -109,7 +110,8 @@ def test_merging_holds_a_few_row_groups_in_memory_however_much_they_are(tmp_path
         write_file(address, number * 130, 130)
     written = arrow_memory.max_memory()
 
-    done = merge_files(MergeTask({}, tuple(addresses), f"file://{tmp_path}/merged.parquet"))
+    files = tuple(LakeFile(address, 130, 0, 0, 0) for address in addresses)
+    done = merge_files(MergeTask({}, files, f"file://{tmp_path}/merged.parquet"))
 
     assert done.messages == 520
     assert arrow_memory.max_memory() < written + 3 * BYTES_PER_GROUP
@@ -218,7 +220,7 @@ def test_files_of_a_run_that_is_under_way_are_left_alone(scattered):
     def compact_meanwhile(tasks, work, on_progress):
         results = run_here(tasks, work, on_progress)
         with scattered.lake() as lake:
-            assert lake.remove_unreferenced() == 0
+            assert lake.remove_unreferenced(datetime.now(UTC) + LATER) == 0
         return results
 
     scattered.archive(compact_meanwhile)

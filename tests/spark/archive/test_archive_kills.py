@@ -52,5 +52,4 @@ def test_killed_at_every_step_in_turn_the_ledger_is_whole(shop):
 
     assert shop.archived() == pushed
     assert shop.live() == []
-    with shop.lake() as lake:
-        assert lake.unreferenced() == []
+    assert shop.left_over() == []

@@ -216,8 +216,7 @@ def test_killed_at_each_step_of_a_round_postgres_comes_back_to_a_whole_archive(p
     assert outages == [4, 3, 2, 1, 0]
     assert shop.archived() == list(range(8))
     assert shop.live() == []
-    with shop.lake() as lake:
-        assert lake.unreferenced() == []
+    assert shop.left_over() == []
 
 
 @pytest.mark.slow

@@ -61,8 +61,8 @@ def test_an_archive_on_s3_is_written_read_compacted_and_cleaned(database_url, wr
 
     assert (done.files, done.deleted) == (3, 3)
     assert shop.read(tier="all") == [0, 1, 2, 3]
+    assert shop.left_over() == []
     with shop.lake() as lake:
-        assert lake.unreferenced() == []
         assert compact_lake(lake, CompactionPlan(), run_here).files_after == 1
         (file,) = lake.files()
         assert file.address.startswith("s3://hive/lake/")

@@ -75,6 +75,11 @@ class Shop:
         with Lake(self.url, properties) as lake:
             yield lake
 
+    def left_over(self):
+        """Return the files of messages that no snapshot knows; files of metadata may wait."""
+        with self.lake() as lake:
+            return [each for each in lake.unreferenced() if "/metadata/" not in each]
+
     def archive(self, run_tasks=run_here, **choices):
         """Archive what is old enough; return what was done."""
         hooks = {name: choices.pop(name) for name in ("on_step", "on_progress") if name in choices}

@@ -138,7 +138,7 @@ def files(
 ) -> None:
     """Print the addresses of the files for other programs."""
     with options.opened_lake(flags.settings(archive_storage=storage)) as (lake, _):
-        for file in lake.files(queue, since=since, until=until):
+        for file in lake.plain_files(queue, since=since, until=until):
             typer.echo(file.address)
 
 

@@ -4,8 +4,8 @@ One Iceberg table for each table of results in PostgreSQL, with a partition for 
 one file. A day is written anew, as a whole, from what PostgreSQL has of it, in the transaction that
 changed it there: both always say the same. PostgreSQL forgets after a while, the lake does not.
 
-`tidy` removes what is obsolete: snapshots that are a day old, and files that no snapshot knows,
-which a run that died has left behind.
+`tidy` removes what is obsolete: snapshots that are a day old with their files, and after three days
+files that no snapshot ever knew, which a run that died has left behind.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -31,7 +31,8 @@ from pyiceberg.types import (
 from sqlalchemy import Connection, text
 
 from skep.spark.analytics.hours import DAY, begin_of_day
-from skep.spark.archive.lake import NAMESPACE, Lake, below, not_below
+from skep.spark.archive.erasures import planned_files
+from skep.spark.archive.lake import NAMESPACE, ORPHAN_AGE, Lake, below, not_below
 from skep.spark.archive.schema import parquet
 from skep.spark.archive.storage import warehouse_address
 from skep.spark.runtime.arrow import pa
@@ -194,7 +195,7 @@ class AnalyticsLake:
     def _replace_day(self, name: str, day: datetime, rows: Any) -> None:
         table = self._table(name)
         in_day = And(not_below("hour", day.isoformat()), below("hour", (day + DAY).isoformat()))
-        old = [task.file for task in table.scan(row_filter=in_day).plan_files()]
+        old = [each.file for each in planned_files(table, in_day)]
         new: list[str] = []
         if rows.num_rows:
             new = [f"{table.location()}/data/{day:%Y-%m-%d}-{uuid4()}.parquet"]
@@ -208,14 +209,14 @@ class AnalyticsLake:
 
     def tidy(self, now: datetime | None = None) -> int:
         """Forget old snapshots and remove what no snapshot knows; return how many files went."""
-        oldest = (now or datetime.now(UTC)) - KEEP
+        now = now or datetime.now(UTC)
         removed = 0
         for name in TABLES:
             with self.lake.transaction():
-                self.lake.expire(self._table(name), oldest)
-                orphans = self.lake.orphans(self._table(name))
-                self.lake.storage.remove(orphans)
-            removed += len(orphans)
+                expired = self.lake.expire(self._table(name), now - KEEP)
+            gone = expired.files.union(self.lake.orphans(self._table(name), now - ORPHAN_AGE))
+            self.lake.storage.remove(gone)
+            removed += len(gone)
         return removed
 
 

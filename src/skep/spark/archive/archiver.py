@@ -29,7 +29,7 @@ from sqlalchemy import Connection, text
 
 from skep.model.errors import NotFound, Refused, SkepError, Unavailable
 from skep.spark.archive.copy_task import Copied, CopyTask, copy_split
-from skep.spark.archive.lake import METADATA, Lake
+from skep.spark.archive.lake import Lake
 from skep.spark.runtime.tasks import OnProgress, RunTasks
 from skep.spark.source.message_log import MessageLog, Partitions
 from skep.spark.source.options import ReadOptions, Subscription
@@ -128,9 +128,6 @@ class Archiver:
                 return done
             system = connection.scalar(text(SYSTEM))
             self.lake.ensure_table(self.plan.warehouse, str(system))
-            if any(row.is_open for row in work):
-                # What a commit that failed wrote about the table.
-                self.lake.remove_unreferenced(METADATA)
             for row in work:
                 self._archive_queue(connection, row.queue_id, row.queue, done)
         return done

@@ -1,28 +1,30 @@
 """Keep the lake in good shape: few large files instead of many small ones, and no old snapshots.
 
 Every archive run leaves a file for each task and day. Small files of the same queue and day are
-merged in the order of addresses, and replaced in one commit. Readers that planned before still find
-the old files, until the snapshots that know them are older than `keep_s`; then snapshots and files
-go. So do files that no snapshot ever knew, left by a process that died.
+merged in the order of addresses, and replaced in one commit. Files from which another program
+deleted rows are written anew without them, whatever their size. Readers that planned before still
+find the old files, until the snapshots that know them are older than `keep_s`; then snapshots and
+files go. So do files that no snapshot ever knew, left by a process that died, once they are so old
+that no program can be about to commit them.
 
-It runs under the lock of the archive. Should that lock be lost, with its connection, the lock of
-`Lake.transaction` still keeps it from files that another process is about to commit.
+It runs under the lock of the archive, which other programs do not know: files that they changed
+while their rows were merged stay as they are, until the next compaction.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from uuid import uuid4
-
-from pyiceberg.manifest import DataFile
 
 from skep.spark.archive.archiver import archive_lock
 from skep.spark.archive.copy_task import Copied, FileWriter
-from skep.spark.archive.lake import Lake, described
+from skep.spark.archive.erasures import Erased, LakeFile, PlannedFile, planned_files
+from skep.spark.archive.lake import ORPHAN_AGE, Lake
 from skep.spark.archive.read import batches_of
 from skep.spark.archive.schema import ARROW_SCHEMA, parquet
 from skep.spark.archive.storage import Storage
+from skep.spark.runtime.arrow import pa
 from skep.spark.runtime.tasks import OnProgress, RunTasks
 
 TARGET_MESSAGES: Final = 1_000_000
@@ -31,6 +33,9 @@ SMALL: Final = 0.5
 """A file is small below this share of the target."""
 KEEP_S: Final = 86_400.0
 """How long readers find what compaction has replaced."""
+
+
+Group: TypeAlias = tuple[PlannedFile, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,24 +65,33 @@ class MergeTask:
     """Files to put together, and where."""
 
     storage: Mapping[str, str]
-    files: tuple[str, ...]
+    files: tuple[LakeFile, ...]
     address: str
 
 
 def merge_files(task: MergeTask) -> Copied:
     """Put files together into one, with a row group in memory at a time.
 
-    Each lies in the order of addresses, and no two of a queue overlap: what one run or task copied
-    ends before the next begins. So one behind the other they are in order again.
+    Rows that were deleted are left out; if no other is left, there is no file. Each file lies in
+    the order of addresses, and no two of a queue overlap: what one run or task copied ends before
+    the next begins. So one behind the other they are in order again.
     """
     storage = Storage(task.storage)
     with storage.create(task.address) as stream:
         writer = FileWriter(task.address, stream)
-        for address in task.files:
-            with storage.read(address) as opened, parquet.ParquetFile(opened) as file:
-                for rows in batches_of(file, range(file.num_row_groups), ARROW_SCHEMA.names):
-                    writer.add(rows.cast(ARROW_SCHEMA))
+        for file in task.files:
+            erased = Erased(storage, file)
+            with storage.read(file.address) as opened, parquet.ParquetFile(opened) as content:
+                groups = range(content.num_row_groups)
+                for position, rows in batches_of(content, groups, ARROW_SCHEMA.names):
+                    kept = erased.kept(rows, position)
+                    if kept.any():
+                        left = rows if kept.all() else rows.filter(pa.array(kept))
+                        writer.add(left.cast(ARROW_SCHEMA))
         writer.finish()
+    if not writer.messages:
+        storage.remove([task.address])
+        return Copied()
     return Copied((task.address,), writer.messages, writer.bytes)
 
 
@@ -96,16 +110,13 @@ def compact_lake(
     """
     done = Compacted()
     with archive_lock(lake):
-        # First: what earlier failures left behind.
-        done.removed += lake.remove_unreferenced()
         table = lake.table()
-        files = (task.file for task in table.scan().plan_files())
-        groups = list(small_groups(files, plan))
+        groups = list(groups_to_merge(planned_files(table), plan))
         directory = f"{table.location()}/data/merged-{uuid4()}"
         tasks = [
             MergeTask(
                 lake.storage.properties,
-                tuple(file.file_path for file in group),
+                tuple(each.described() for each in group),
                 f"{directory}/{number:05d}.parquet",
             )
             for number, group in enumerate(groups)
@@ -113,45 +124,71 @@ def compact_lake(
         if tasks:
             merged = run_tasks(tasks, merge_files, on_progress)
             on_step("written")
-            old = [file for group in groups for file in group]
             with lake.transaction():
-                lake.replace(lake.table(), old, [task.address for task in tasks])
+                outdated = _replace(lake, list(zip(groups, merged, strict=True)), done)
                 on_step("replaced")
-            done.files_before, done.files_after = len(old), len(tasks)
-            done.messages = sum(each.messages for each in merged)
+            lake.storage.remove(outdated)
         on_step("merged")
         with lake.transaction():
-            oldest = now() - timedelta(seconds=plan.keep_s)
-            done.snapshots = lake.expire(lake.table(), oldest)
+            expired = lake.expire(lake.table(), now() - timedelta(seconds=plan.keep_s))
+        lake.storage.remove(expired.files)
         on_step("expired")
-        done.removed += lake.remove_unreferenced()
+        done.snapshots = expired.snapshots
+        done.removed += len(expired.files) + lake.remove_unreferenced(now() - ORPHAN_AGE)
     return done
 
 
-def small_groups(files: Iterable[DataFile], plan: CompactionPlan) -> Iterator[tuple[DataFile, ...]]:
-    """Yield files that should become one: small ones, of the same queue and day."""
-    by_place: dict[tuple[Any, ...], list[DataFile]] = {}
-    for file in files:
+def _replace(lake: Lake, merged: list[tuple[Group, Copied]], done: Compacted) -> list[str]:
+    """Commit merged files instead of those that are as they were when their rows were read.
+
+    Returns the merged files of the others: they have what another program deleted meanwhile.
+    """
+    table = lake.table()
+    present = {each.file.file_path: each for each in planned_files(table)}
+    unchanged = [
+        (group, copied)
+        for group, copied in merged
+        if all(present.get(each.file.file_path) == each for each in group)
+    ]
+    old = [each.file for group, _ in unchanged for each in group]
+    new = {address for _, copied in unchanged for address in copied.files}
+    if old:
+        lake.replace(table, old, new)
+    done.files_before, done.files_after = len(old), len(new)
+    done.messages = sum(copied.messages for _, copied in unchanged)
+    return [address for _, copied in merged for address in copied.files if address not in new]
+
+
+def groups_to_merge(files: Iterable[PlannedFile], plan: CompactionPlan) -> Iterator[Group]:
+    """Yield files of the same queue and day that should become one.
+
+    These are small ones, and those from which rows were deleted.
+    """
+    by_place: dict[tuple[Any, ...], list[PlannedFile]] = {}
+    for each in files:
+        file = each.file
         is_small = (
             file.record_count < plan.target_messages * SMALL
             and file.file_size_in_bytes < plan.target_bytes * SMALL
         )
-        if is_small:
-            by_place.setdefault((file.partition[0], file.partition[1]), []).append(file)
+        if is_small or each.erasures:
+            by_place.setdefault((file.partition[0], file.partition[1]), []).append(each)
     for _, group in sorted(by_place.items()):
-        yield from _packed(sorted(group, key=lambda file: described(file).order), plan)
+        packed = _packed(sorted(group, key=lambda each: each.described().order), plan)
+        yield from (each for each in packed if len(each) > 1 or any(one.erasures for one in each))
 
 
-def _packed(files: list[DataFile], plan: CompactionPlan) -> Iterator[tuple[DataFile, ...]]:
-    group: list[DataFile] = []
-    for file in files:
+def _packed(files: list[PlannedFile], plan: CompactionPlan) -> Iterator[Group]:
+    group: list[PlannedFile] = []
+    for each in files:
+        together = [*(known.file for known in group), each.file]
         is_full = (
-            sum(each.record_count for each in [*group, file]) > plan.target_messages
-            or sum(each.file_size_in_bytes for each in [*group, file]) > plan.target_bytes
+            sum(file.record_count for file in together) > plan.target_messages
+            or sum(file.file_size_in_bytes for file in together) > plan.target_bytes
         )
-        if is_full:
-            yield from [tuple(group)] if len(group) > 1 else []
+        if is_full and group:
+            yield tuple(group)
             group = []
-        group.append(file)
-    if len(group) > 1:
+        group.append(each)
+    if group:
         yield tuple(group)

@@ -10,24 +10,22 @@ the database, restored elsewhere, never takes the files of the original for its 
 
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, Final, Self
+from datetime import datetime, timedelta
+from typing import Any, Final, NamedTuple, Self
 
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.conversions import from_bytes
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.expressions import EqualTo, GreaterThanOrEqual, LessThan
 from pyiceberg.io.pyarrow import parquet_file_to_data_file
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
-from pyiceberg.types import LongType
 from sqlalchemy import Connection, event, make_url, text
 from sqlalchemy.exc import InterfaceError, OperationalError, ProgrammingError, SQLAlchemyError
 
 from skep.model.errors import NotFound, Refused, SkepError, Unavailable
 from skep.model.schema_name import Schema, split_schema
-from skep.spark.archive.schema import PARTITIONING, TABLE_PROPERTIES, TABLE_SCHEMA, XID_FIELD
+from skep.spark.archive.erasures import LakeFile, planned_files
+from skep.spark.archive.schema import PARTITIONING, TABLE_PROPERTIES, TABLE_SCHEMA
 from skep.spark.archive.storage import Storage, warehouse_address
 from skep.spark.runtime.arrow import pa
 
@@ -35,8 +33,8 @@ CATALOG: Final = "skep"
 CATALOG_SCHEMA: Final = "skep_lake"
 NAMESPACE: Final = "skep"
 TABLE: Final = f"{NAMESPACE}.messages"
-METADATA: Final = "metadata"
-"""The directory of the files that describe the table."""
+ORPHAN_AGE: Final = timedelta(days=3)
+"""The default of Iceberg: how long the writing of a file and its commit may be apart."""
 
 LOCK_TABLE: Final = "select from skep_lake.iceberg_tables for update"
 # The name stands in the text, where that of another schema takes the place of `skep`.
@@ -49,24 +47,20 @@ class CannotArchive(Refused):
     """The database or the storage of the lake refused something."""
 
 
+class RowsDeleted(Refused):
+    """Files hold rows that were deleted from the table."""
+
+
 class WrongWarehouse(Refused):
     """The archive has a warehouse, and it is another one."""
 
 
-@dataclass(frozen=True, slots=True)
-class LakeFile:
-    """A file of the table, as the catalog describes it."""
+class Expired(NamedTuple):
+    """What was forgotten of a table."""
 
-    address: str
-    messages: int
-    bytes: int
-    xid_min: int
-    xid_max: int
-
-    @property
-    def order(self) -> tuple[int, int, str]:
-        """Sorts files of a queue by the transactions of their messages."""
-        return self.xid_min, self.xid_max, self.address
+    snapshots: int
+    files: set[str]
+    """No other snapshot knows these."""
 
 
 class Lake:
@@ -149,6 +143,12 @@ class Lake:
                 TABLE, TABLE_SCHEMA, location, PARTITIONING, properties=TABLE_PROPERTIES
             )
         table = self.table()
+        if missing := {
+            each: TABLE_PROPERTIES[each] for each in TABLE_PROPERTIES.keys() - table.properties
+        }:
+            with table.transaction() as change:
+                change.set_properties(missing)
+            self.force(table)
         if wanted is not None and not table.location().startswith(wanted + "/"):
             raise WrongWarehouse(
                 f"the archive lies at {table.location()}, not below {wanted}: leave the warehouse "
@@ -176,11 +176,28 @@ class Lake:
             (not_below, "xid", xid_min),
             (below, "xid", xid_end),
         ]
-        scan = self.table().scan()
-        for compare, column, bound in bounds:
-            scan = scan if bound is None else scan.filter(compare(column, bound))
-        found = [described(task.file) for task in scan.plan_files()]
+        filters = (compare(column, bound) for compare, column, bound in bounds if bound is not None)
+        found = [each.described() for each in planned_files(self.table(), *filters)]
         return sorted(found, key=lambda file: file.order)
+
+    def plain_files(
+        self,
+        queue: str | None = None,
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+    ) -> list[LakeFile]:
+        """Return files for programs that read them as they are, and know of no deleted rows.
+
+        Raises `RowsDeleted` if they would read some.
+        """
+        found = self.files(queue, since=since, until=until)
+        if changed := sum(bool(file.erasures) for file in found):
+            raise RowsDeleted(
+                f"another program deleted rows of {changed} of {len(found)} files, which still "
+                "hold them: run `skep archive compact` first, or read the table by its catalog"
+            )
+        return found
 
     def add(self, table: Table, addresses: Iterable[str], **notes: str) -> None:
         """Commit new files, in the transaction that is under way."""
@@ -208,9 +225,13 @@ class Lake:
         """Make sure that the description of the table survives a crash of the machine."""
         self.storage.force([table.metadata_location, *snapshot_files(table, current_only=True)])
 
-    def expire(self, table: Table, older_than: datetime) -> int:
-        """Forget snapshots that were replaced before a moment; return how many."""
+    def expire(self, table: Table, older_than: datetime) -> Expired:
+        """Forget snapshots that were replaced before a moment, in the transaction under way.
+
+        What only they knew is to be removed once that has committed.
+        """
         current, limit_ms = table.current_snapshot(), older_than.timestamp() * 1000
+        before = known_files(table)
         expired = [
             snapshot.snapshot_id
             for snapshot in table.metadata.snapshots
@@ -219,32 +240,32 @@ class Lake:
         if expired:
             table.maintenance.expire_snapshots().by_ids(expired).commit()
             self.force(table)
-        return len(expired)
+        return Expired(len(expired), before - known_files(table) if expired else set())
 
-    def remove_unreferenced(self, directory: str = "") -> int:
-        """Remove files that no snapshot and no run knows; return how many."""
+    def remove_unreferenced(self, older_than: datetime) -> int:
+        """Remove files that no snapshot and no run knows; return how many.
+
+        A young one may be of another program, which commits it in a moment.
+        """
         with self.transaction():
-            orphans = self.unreferenced(directory)
+            orphans = self.unreferenced(older_than)
             self.storage.remove(orphans)
         return len(orphans)
 
-    def unreferenced(self, directory: str = "") -> list[str]:
+    def unreferenced(self, older_than: datetime | None = None) -> list[str]:
         """Return the files below the table that no snapshot and no run under way knows."""
         table = self.table()
-        found = self.orphans(table, directory)
+        found = self.orphans(table, older_than)
         # After the files were listed: the run of each of them had been planned by then.
         with self.connect() as connection:
             runs = connection.scalars(text(OPEN_RUNS)).all()
         under_way = tuple(f"{table.location()}/data/{run}/" for run in runs)
         return [each for each in found if not each.startswith(under_way)]
 
-    def orphans(self, table: Table, directory: str = "") -> list[str]:
+    def orphans(self, table: Table, older_than: datetime | None = None) -> list[str]:
         """Return the files below a table that none of its snapshots knows."""
-        known = {table.metadata_location, *snapshot_files(table)}
-        known |= {entry.metadata_file for entry in table.metadata.metadata_log}
-        if directory != METADATA:
-            known |= set(all_data_files(table))
-        found = self.storage.list(f"{table.location()}/{directory}".rstrip("/"))
+        found = self.storage.list(table.location(), older_than=older_than)
+        known = known_files(table)
         return [each for each in found if each not in known]
 
     @contextmanager
@@ -309,18 +330,6 @@ def _spell_all(engine: Any, schema: Schema) -> None:
     event.listen(engine, "before_cursor_execute", spell, retval=True)
 
 
-def described(file: DataFile) -> LakeFile:
-    """Return what readers need to know of a file."""
-    low, high = (file.lower_bounds or {})[XID_FIELD], (file.upper_bounds or {})[XID_FIELD]
-    return LakeFile(
-        file.file_path,
-        file.record_count,
-        file.file_size_in_bytes,
-        int(from_bytes(LongType(), low)),
-        int(from_bytes(LongType(), high)),
-    )
-
-
 def _replaced_at(table: Table, snapshot: Any) -> int:
     """Return when a snapshot ceased to be the present one: readers may have planned until then."""
     later = [
@@ -329,6 +338,13 @@ def _replaced_at(table: Table, snapshot: Any) -> int:
         if other.parent_snapshot_id == snapshot.snapshot_id
     ]
     return max(later, default=snapshot.timestamp_ms)
+
+
+def known_files(table: Table) -> set[str]:
+    """Return all files that a table refers to, of whatever kind."""
+    logged = (entry.metadata_file for entry in table.metadata.metadata_log)
+    described = {table.metadata_location, *logged, *snapshot_files(table)}
+    return described.union(all_data_files(table))
 
 
 def snapshot_files(table: Table, *, current_only: bool = False) -> Iterator[str]:
@@ -342,7 +358,7 @@ def snapshot_files(table: Table, *, current_only: bool = False) -> Iterator[str]
 
 
 def all_data_files(table: Table) -> Iterator[str]:
-    """Yield the files with messages that some snapshot of a table reads."""
+    """Yield the files with messages, or with deletes of some, that a snapshot of a table reads."""
     manifests = {
         manifest.manifest_path: manifest
         for snapshot in table.metadata.snapshots

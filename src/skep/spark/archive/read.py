@@ -15,7 +15,7 @@ import numpy as np
 
 from skep.model.envelopes import build_envelope, cut_envelope
 from skep.model.errors import Refused
-from skep.spark.archive.lake import LakeFile
+from skep.spark.archive.erasures import Erased, LakeFile
 from skep.spark.archive.schema import ADDRESS, parquet
 from skep.spark.archive.storage import Storage
 from skep.spark.decode.messages import Open
@@ -114,32 +114,50 @@ def _is_behind(columns: tuple[Any, Any, Any], address: Address) -> Any:
 
 
 def wanted_rows(
-    storage: Storage, files: Iterable[str], choice: Choice, columns: Iterable[str]
+    storage: Storage,
+    files: Iterable[LakeFile],
+    choice: Choice,
+    columns: Iterable[str],
+    found: set[Address] | None = None,
 ) -> Iterator[Any]:
-    """Yield the wanted messages of files; raise `ArchiveChanged` if a file is gone."""
-    read = sorted({*columns, *choice.columns})
-    for address in files:
+    """Yield the wanted messages of files; raise `ArchiveChanged` if a file is gone.
+
+    The segments that were found are put into `found`, also those of which all was deleted since.
+    """
+    for file in files:
         try:
-            opened = storage.read(address)
+            erased, opened = Erased(storage, file), storage.read(file.address)
         except FileNotFoundError:
             raise ArchiveChanged(
-                f"the file {address} of the archive was removed after this query had been planned: "
-                "run the query again"
+                f"the file {file.address} of the archive was removed after this query had been "
+                "planned: run the query again"
             ) from None
-        with opened, parquet.ParquetFile(opened) as file:
-            for batch in batches_of(file, _row_groups(file.metadata, choice), read):
+        read = sorted({*columns, *choice.columns, *erased.columns})
+        with opened, parquet.ParquetFile(opened) as content:
+            groups = _row_groups(content.metadata, choice)
+            for position, batch in batches_of(content, groups, read):
                 mask = choice.mask(batch)
+                if found is not None:
+                    wanted = batch.filter(pa.array(mask))
+                    found.update(address for address, _ in segments_of(wanted))
+                mask &= erased.kept(batch, position)
                 if mask.any():
                     yield batch if mask.all() else batch.filter(pa.array(mask))
 
 
-def batches_of(file: Any, row_groups: Iterable[int], columns: Sequence[str]) -> Iterator[Any]:
-    """Yield rows of a Parquet file, of one row group after the other.
+def batches_of(
+    file: Any, row_groups: Iterable[int], columns: Sequence[str]
+) -> Iterator[tuple[int, Any]]:
+    """Yield rows of a Parquet file with the position of the first, row group by row group.
 
     A batch across row groups could have any size: they are cut by bytes, and batches by rows.
     """
+    sizes = [file.metadata.row_group(number).num_rows for number in range(file.num_row_groups)]
     for number in row_groups:
-        yield from file.iter_batches(ROWS_PER_BATCH, row_groups=[number], columns=columns)
+        position = sum(sizes[:number])
+        for batch in file.iter_batches(ROWS_PER_BATCH, row_groups=[number], columns=columns):
+            yield position, batch
+            position += batch.num_rows
 
 
 def _row_groups(metadata: Any, choice: Choice) -> list[int]:
@@ -179,14 +197,12 @@ class LakeReader:
     def read(
         self,
         storage: Storage,
-        files: Iterable[str],
+        files: Iterable[LakeFile],
         choice: Choice,
         found: set[Address] | None = None,
     ) -> Iterator[Any]:
-        """Yield the wanted messages of files; put the segments they are of into `found`."""
-        for rows in wanted_rows(storage, files, choice, self.columns):
-            if found is not None:
-                found.update(address for address, _ in segments_of(rows))
+        """Yield the wanted messages of files; for `found` see `wanted_rows`."""
+        for rows in wanted_rows(storage, files, choice, self.columns, found):
             yield self._maker.rows(_LakeMessages(rows, self._open))
 
 
@@ -252,7 +268,7 @@ def segments_in_order(
 
 def _segments(storage: Storage, file: LakeFile, choice: Choice) -> list[Size]:
     counts: Counter[Address] = Counter()
-    for rows in wanted_rows(storage, [file.address], choice, ()):
+    for rows in wanted_rows(storage, [file], choice, ()):
         counts.update(dict(segments_of(rows)))
     message_bytes = file.bytes // max(file.messages, 1) + 1
     return [Size(address, 1, n, n * message_bytes) for address, n in counts.items()]

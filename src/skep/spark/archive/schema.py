@@ -92,5 +92,6 @@ TABLE_PROPERTIES: Final = {
         for name in (*_UNMEASURED, "headers.key", "headers.value")
     },
     "write.metadata.previous-versions-max": "20",
+    "write.metadata.delete-after-commit.enabled": "true",
     "commit.manifest-merge.enabled": "true",
 }

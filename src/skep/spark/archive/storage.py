@@ -8,6 +8,7 @@ is forced to the disk before it gets its name: the database forgets messages for
 import os
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -107,8 +108,11 @@ class Storage:
         for directory in directories:
             _force(directory)
 
-    def list(self, address: str) -> list[str]:
-        """Return the addresses of all files below a directory, which need not exist."""
+    def list(self, address: str, *, older_than: datetime | None = None) -> list[str]:
+        """Return the addresses of the files below a directory, which need not exist.
+
+        With a moment only those that were written before; a file without a time never is.
+        """
         filesystem, path = self.place(address)
         selector = arrow_filesystems.FileSelector(path, allow_not_found=True, recursive=True)
         is_file = arrow_filesystems.FileType.File
@@ -116,6 +120,7 @@ class Storage:
             address + each.path.removeprefix(path)
             for each in filesystem.get_file_info(selector)
             if each.type == is_file
+            and (older_than is None or (each.mtime is not None and each.mtime < older_than))
         ]
 
     def remove(self, addresses: Iterable[str]) -> None:

@@ -28,7 +28,7 @@ from skep.spark.source.tiered_log import NO_ARCHIVE, Boundary, TieredLog, storag
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from skep.spark.archive.lake import LakeFile
+    from skep.spark.archive.erasures import LakeFile
     from skep.spark.archive.read import Choice
     from skep.spark.decode.messages import Open
 
@@ -45,7 +45,7 @@ class ArchiveSplit(InputPartition):
     """What one task reads of the archive."""
 
     choice: "Choice"
-    files: tuple[str, ...]
+    files: "tuple[LakeFile, ...]"
 
 
 @dataclass
@@ -185,10 +185,10 @@ class SplitReader:
             files = log.lake_files(boundary, choice)
         except NotFound:
             return
-        yield from self._read_lake([file.address for file in files], choice, recovered)
+        yield from self._read_lake(files, choice, recovered)
 
     def _read_lake(
-        self, files: Iterable[str], choice: "Choice", found: set[Address] | None = None
+        self, files: Iterable["LakeFile"], choice: "Choice", found: set[Address] | None = None
     ) -> Iterator[Any]:
         from skep.spark.archive.read import LakeReader  # noqa: PLC0415 (heavy, and an extra)
         from skep.spark.archive.storage import Storage  # noqa: PLC0415 (as above)
@@ -227,15 +227,15 @@ class _Counted:
             yield batch
 
 
-def _grouped(files: Iterable["LakeFile"], share: int) -> Iterator[tuple[str, ...]]:
+def _grouped(files: Iterable["LakeFile"], share: int) -> Iterator["tuple[LakeFile, ...]"]:
     """Put files together until they hold about as many messages as a task should read."""
-    group: list[str] = []
+    group: list[LakeFile] = []
     messages = 0
     for file in files:
         if group and messages + file.messages > share:
             yield tuple(group)
             group, messages = [], 0
-        group.append(file.address)
+        group.append(file)
         messages += file.messages
     if group:
         yield tuple(group)

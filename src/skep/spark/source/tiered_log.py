@@ -23,7 +23,7 @@ from skep.spark.source.options import ReadOptions
 from skep.spark.source.positions import Span, moment_of
 
 if TYPE_CHECKING:
-    from skep.spark.archive.lake import LakeFile
+    from skep.spark.archive.erasures import LakeFile
     from skep.spark.archive.read import Choice
 
 BOUNDS: Final = "select * from skep.archive_bounds($1::text::integer[])"
