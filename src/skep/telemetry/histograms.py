@@ -6,6 +6,7 @@ Histograms with the same bounds add up, over processes and over time; averages w
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from math import inf, isfinite
 from typing import Final
 
 DURATION_BOUNDS_S: Final = (
@@ -31,8 +32,12 @@ DURATION_BOUNDS_S: Final = (
 COUNT_BOUNDS: Final = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 4096.0)
 """For things that come in batches."""
 
-LAG_BOUNDS_MS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 60000, 600000)
-"""From push to delivery; the rollups in the database have one count for each, and one above."""
+LAG_BOUNDS_MS: Final = (
+    *(1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 60_000, 600_000),
+    *(1_800_000, 3_600_000, 10_800_000, 43_200_000, 86_400_000, 604_800_000),
+)
+"""From push to delivery, up to a week. The rollups in the database have one count for each, and one
+above. Bounds may only be added at the end: the place of a count is all that is stored."""
 
 
 class Histogram:
@@ -56,20 +61,25 @@ class Histogram:
         return sum(self.counts)
 
 
-def quantile(bounds: Sequence[float], counts: Sequence[int], share: float) -> float | None:
+def quantile(
+    bounds: Sequence[float], counts: Sequence[int], share: float, *, most: float = inf
+) -> float | None:
     """Estimate the value below which a share of the observations lies; None without any.
 
-    Within its bucket a value is taken to be as likely anywhere. What is above the last bound is
-    told as that bound: nothing more is known of it.
+    Within its bucket a value is taken to be as likely anywhere up to `most`, the greatest value
+    observed, which no estimate exceeds. Without it, what is above the last bound is told as that
+    bound: nothing more is known of it.
     """
     total = sum(counts)
     if not total:
         return None
     rank = share * total
     below = 0
-    for index, count in enumerate(counts[: len(bounds)]):
+    last = most if isfinite(most) else bounds[-1]
+    for index, count in enumerate(counts):
         if count and below + count >= rank:
-            lower = bounds[index - 1] if index else 0
-            return lower + (bounds[index] - lower) * max(rank - below, 0) / count
+            lower = min(bounds[index - 1], last) if index else 0.0
+            upper = min(bounds[index], last) if index < len(bounds) else last
+            return lower + (upper - lower) * max(rank - below, 0) / count
         below += count
-    return float(bounds[-1])
+    return float(last)

@@ -41,6 +41,7 @@ async def test_all_queues_can_be_one(rollups, log):
 
     assert [(row["queue_id"], row["push_messages"]) for row in rows] == [(None, 22), (None, 11)]
     assert [row["lag_ms_max"] for row in rows] == [4, 5]
+    assert [row["lag_counts"][1] for row in rows] == [6, 3]
 
 
 async def test_other_queues_do_not_count(rollups, log):

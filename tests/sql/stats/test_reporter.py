@@ -18,6 +18,7 @@ from skep.broker.stats.samples import decode_sample
 from skep.db.access.errors import LeadershipLost, NotExecuted
 from skep.db.access.functions import Functions
 from skep.db.access.slots import ONE_OFF, Slots
+from skep.telemetry.histograms import LAG_BOUNDS_MS
 from skep.telemetry.meters import Meters
 from tests.sql.support.log import QUEUE_MODE
 
@@ -81,6 +82,23 @@ async def test_what_is_new_is_added_and_a_minute_is_one_sample(log, reporter, me
     [sample] = await samples(log)
     assert sample.count("push_messages") == 5
     assert [sample.gauges["rss_bytes"].times, sample.gauges["loop_lag_ms"].greatest] == [2, 9]
+
+
+async def test_a_sample_has_the_histogram_of_lags_over_all_queues(log, reporter, meters):
+    for queue, lag_s in (("hive", 0.004), ("nest", 0.004), ("nest", 7_000)):
+        meters.queues.note_delivery(meters.queues.of(queue), 2, lag_s, is_redelivery=False)
+    await reporter.report()
+
+    [sample] = await samples(log)
+    assert {
+        bound: count
+        for bound, count in zip(LAG_BOUNDS_MS, sample.lag_counts, strict=False)
+        if count
+    } == {
+        5: 4,
+        10_800_000: 2,
+    }
+    assert sample.gauges["lag_ms_max"].greatest == 7_000_000
 
 
 async def test_the_next_minute_begins_anew(log, reporter, meters):

@@ -177,7 +177,10 @@ def _shaped(listing: Listing[RowType], row: Any) -> RowType:
 
 def _queue_members(row: Any) -> dict[str, Any]:
     counts, delivered, messages = row["lag_counts"] or (), row["delivered"], row["messages"]
-    p50, p95, p99 = (quantile(LAG_BOUNDS_MS, counts, share) for share in (0.5, 0.95, 0.99))
+    p50, p95, p99 = (
+        quantile(LAG_BOUNDS_MS, counts, share, most=row["lag_ms_max"] or 0)
+        for share in (0.5, 0.95, 0.99)
+    )
     return {
         "skew": row["busiest_messages"] * row["partitions"] / messages if messages else None,
         "avg_lag_ms": row["lag_ms_sum"] / delivered if delivered else None,

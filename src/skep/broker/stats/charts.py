@@ -34,6 +34,8 @@ COUNT_PARTITIONS_CALL: Final = (
     " where p.queue_id = any($1) group by 1"
 )
 
+LAG_SHARES: Final = (0.5, 0.95, 0.99)
+
 QUEUES_CHARTED: Final = 20
 """Queues in a chart over all of them."""
 QUEUES_SUMMED: Final = 10_000
@@ -101,7 +103,8 @@ class Charts:
         minutes = (covered.until - covered.since).total_seconds() / 60
         if len(queues) * minutes > MINUTES_SUMMED:
             covered = covered.by_hour()
-        return covered, await self._rows(covered, list(queues), is_sum=True)
+        has_lags = len(queues) <= QUEUES_CHARTED  # they cost more than all the rest
+        return covered, await self._rows(covered, list(queues), is_sum=True, has_lags=has_lags)
 
     async def queue_operations(
         self, covered: ChartRange, choice: QueueChoice
@@ -258,6 +261,17 @@ def rate(count: int, seconds: float) -> float:
     return round(count / seconds, 3)
 
 
+def lag_percentiles(
+    counts: Sequence[int], most: float
+) -> tuple[float | None, float | None, float | None]:
+    """Estimate median, 95th and 99th percentile of a lag, of which the greatest is known."""
+    p50, p95, p99 = (
+        value and round(value, 2)
+        for value in (quantile(LAG_BOUNDS_MS, counts, share, most=most) for share in LAG_SHARES)
+    )
+    return p50, p95, p99
+
+
 def by_bucket(covered: ChartRange, samples: Iterable[WorkerSample]) -> dict[datetime, Sample]:
     """Merge the samples of all workers by bucket, oldest first."""
     sorted_in: dict[datetime, list[Sample]] = {}
@@ -285,8 +299,7 @@ def _span(covered: ChartRange) -> tuple[datetime, datetime, bool]:
 def _operations_point(covered: ChartRange, row: Any, **members: Any) -> shapes.QueueOpsPoint:
     """Make a point of a row, and of what comes from elsewhere."""
     seconds = covered.seconds_in(row["bucket"])
-    lag_counts: list[int] = row["lag_counts"]
-    p50, p95, p99 = (quantile(LAG_BOUNDS_MS, lag_counts, share) for share in (0.5, 0.95, 0.99))
+    p50, p95, p99 = lag_percentiles(row["lag_counts"], row["lag_ms_max"])
     return from_row(
         shapes.QueueOpsPoint,
         row,

@@ -149,6 +149,7 @@ class Reporter:
         for delta in deltas:
             for name, count in zip(COUNTERS, delta.counts, strict=True):
                 counters[name] += count
+            counters.update(dict(zip(samples.LAG_COUNTERS, delta.lag_counts, strict=True)))
         counters["calls"] = calls[0] - self._calls_told[0]
         counters["db_errors"] = calls[1] - self._calls_told[1]
         gauges = dict(self.read_gauges())

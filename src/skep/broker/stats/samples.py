@@ -11,6 +11,11 @@ from typing import Final
 
 import msgspec
 
+from skep.telemetry.histograms import LAG_BOUNDS_MS
+
+LAG_COUNTERS: Final = tuple(f"lag_{place}" for place in range(len(LAG_BOUNDS_MS) + 1))
+"""The counters that hold the histogram of lags, by place. Places without messages are left out."""
+
 
 class Gauge(msgspec.Struct, array_like=True, frozen=True):
     """A value that was looked at several times."""
@@ -65,6 +70,11 @@ class Sample(msgspec.Struct, frozen=True):
     def count(self, name: str) -> int:
         """Return a counter, 0 when nothing was counted."""
         return self.counters.get(name, 0)
+
+    @property
+    def lag_counts(self) -> list[int]:
+        """Messages by place in the histogram of the time from push to delivery."""
+        return [self.count(name) for name in LAG_COUNTERS]
 
     def average(self, name: str) -> float | None:
         """Return the average of a gauge, None when it was not looked at."""

@@ -34,6 +34,11 @@ class ThroughputPoint(Wire, rename="camel", frozen=True, kw_only=True):
     pop_per_second: float
     avg_lag_ms: float
     """From push to delivery."""
+    p50_lag_ms: float | None
+    """Estimates, never above `maxLagMs`. Null where nothing was delivered, or over more than twenty
+    queues of a namespace or task."""
+    p95_lag_ms: float | None
+    p99_lag_ms: float | None
     max_lag_ms: int
     avg_event_loop_lag_ms: float | None
     max_event_loop_lag_ms: float | None

@@ -16,9 +16,17 @@ from skep.broker.paging import Page, from_row
 from skep.broker.queues.catalog import QueueCatalog, QueueFilter, sum_counts
 from skep.broker.queues.resources import MessageCounts, QueueDetail, QueueSummary
 from skep.broker.stats import shapes
-from skep.broker.stats.charts import Charts, QueueChoice, WorkerSample, average, by_bucket, rate
+from skep.broker.stats.charts import (
+    Charts,
+    QueueChoice,
+    WorkerSample,
+    average,
+    by_bucket,
+    lag_percentiles,
+    rate,
+)
 from skep.broker.stats.ranges import ChartRange
-from skep.broker.stats.samples import EMPTY, Gauge, Sample, merge_samples
+from skep.broker.stats.samples import EMPTY, LAG_COUNTERS, Gauge, Sample, merge_samples
 from skep.broker.stats.shapes import GaugeFigures, StatusQueue, ThroughputPoint
 from skep.broker.timestamps import spell_moment
 from skep.db.access.functions import Functions
@@ -177,6 +185,7 @@ def _chosen(by_time: dict[datetime, Sample], rows: Sequence[Any]) -> dict[dateti
     for bucket in sorted({*by_time, *row_by_bucket}):
         sample, row = by_time.get(bucket, EMPTY), row_by_bucket.get(bucket)
         counters = {name: row[name] if row else 0 for name in COUNTERS}
+        counters.update(zip(LAG_COUNTERS, row["lag_counts"] if row else (), strict=False))
         gauges = {name: each for name, each in sample.gauges.items() if name != "lag_ms_max"}
         if row is not None:
             gauges["lag_ms_max"] = Gauge.of(row["lag_ms_max"])
@@ -189,6 +198,8 @@ def _throughput_point(covered: ChartRange, bucket: datetime, sample: Sample) -> 
     pushed, popped = sample.count("push_messages"), sample.count("pop_messages")
     acked = sample.count("ack_success")
     rss = sample.average("rss_bytes")
+    most_ms = _greatest(sample, "lag_ms_max")
+    p50, p95, p99 = lag_percentiles(sample.lag_counts, most_ms)
     free, loop_lag = sample.gauges.get("pool_idle"), sample.gauges.get("loop_lag_ms")
     return from_row(
         ThroughputPoint,
@@ -200,7 +211,10 @@ def _throughput_point(covered: ChartRange, bucket: datetime, sample: Sample) -> 
         processed_per_second=rate(acked, seconds),
         pop_per_second=rate(popped, seconds),
         avg_lag_ms=average(sample.count("lag_ms_sum"), popped),
-        max_lag_ms=int(_greatest(sample, "lag_ms_max")),
+        p50_lag_ms=p50,
+        p95_lag_ms=p95,
+        p99_lag_ms=p99,
+        max_lag_ms=int(most_ms),
         avg_event_loop_lag_ms=_rounded(sample.average("loop_lag_ms")),
         max_event_loop_lag_ms=None if loop_lag is None else round(loop_lag.greatest, 2),
         min_free_slots=None if free is None else int(free.least),

@@ -86,7 +86,10 @@ class HourlyTable(NamedTuple):
 def with_latencies(row: Row) -> Row:
     """Add to a row of deliveries what its histogram says: estimates, within its bounds."""
     counts = row["lag_counts"]
-    p50, p95, p99 = (quantile(LAG_BOUNDS_MS, counts, share) for share in (0.5, 0.95, 0.99))
+    p50, p95, p99 = (
+        quantile(LAG_BOUNDS_MS, counts, share, most=row["lag_ms_max"])
+        for share in (0.5, 0.95, 0.99)
+    )
     mean = row["lag_ms_sum"] / row["delivered"] if row["delivered"] else None
     return {**row, "lag_ms_mean": mean, "lag_ms_p50": p50, "lag_ms_p95": p95, "lag_ms_p99": p99}
 

@@ -41,6 +41,7 @@ class Deliveries:
     delivered: int = 0
     redelivered: int = 0
     failed: int = 0
+    lag_ms_max: int = 0
     lag_counts: Counter[int] = field(default_factory=Counter[int])
     """Messages by place in the histogram of the time from push to delivery."""
 
@@ -49,12 +50,13 @@ class Deliveries:
         self.delivered += row["delivered"] or 0
         self.redelivered += row["redelivered"] or 0
         self.failed += row["failed"] or 0
+        self.lag_ms_max = max(self.lag_ms_max, row["lag_ms_max"] or 0)
         self.lag_counts.update(dict(enumerate(row["lag_counts"] or ())))
 
     def lag_ms(self, share: float) -> float | None:
         """Estimate within how many milliseconds a share of the messages was delivered."""
         counts = [self.lag_counts[place] for place in range(len(LAG_BOUNDS_MS) + 1)]
-        return quantile(LAG_BOUNDS_MS, counts, share)
+        return quantile(LAG_BOUNDS_MS, counts, share, most=self.lag_ms_max)
 
 
 @dataclass(slots=True)

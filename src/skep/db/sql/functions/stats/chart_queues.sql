@@ -1,6 +1,6 @@
 -- chart_queues: activity of queues over time.
 -- Takes   p_from, p_to, p_is_hourly: as queue_activity. p_is_sum: all queues together. p_has_lags:
---         include the histogram of lags, by queue.
+--         include the histogram of lags.
 -- Returns per bucket and queue with activity, oldest first: bucket (its start), queue_id (null for
 --         the sum), and the columns of queue_minute, summed.
 -- Why     Histograms are added separately and on request: they cost more than all the rest.
@@ -15,16 +15,17 @@ returns table (
   partitions_created bigint, lag_ms_sum bigint, lag_ms_max bigint, lag_counts bigint[])
 language sql stable as $$
   with lags as (
-    select l.bucket, l.queue_id, array_agg(l.messages order by l.place) as counts
+    select l.bucket, l.of_queue, array_agg(l.messages order by l.place) as counts
     from (
-      select date_bin(make_interval(secs => p_bucket_s), a.at, 'epoch') as bucket, a.queue_id,
+      select date_bin(make_interval(secs => p_bucket_s), a.at, 'epoch') as bucket,
+             case when p_is_sum then 0 else a.queue_id end as of_queue,
              c.place, sum(c.messages)::bigint as messages
       from skep.queue_activity(p_from, p_to, p_is_hourly) a
       cross join lateral unnest(a.lag_counts) with ordinality c(messages, place)
       where a.queue_id = any(p_queue_id) and p_has_lags and a.pop_messages > 0
       group by 1, 2, 3
     ) l
-    group by l.bucket, l.queue_id
+    group by l.bucket, l.of_queue
   )
   select s.*, coalesce(l.counts, '{}')
   from (
@@ -41,6 +42,6 @@ language sql stable as $$
     where a.queue_id = any(p_queue_id)
     group by 1, 2
   ) s
-  left join lags l on l.bucket = s.bucket and l.queue_id = s.of_queue
+  left join lags l on l.bucket = s.bucket and l.of_queue = coalesce(s.of_queue, 0)
   order by s.bucket, s.of_queue;
 $$;
