@@ -11,12 +11,16 @@ NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
-    ("hours", "minutes"), [(1, 1), (1.1, 5), (6, 5), (7, 15), (24, 15), (25, 60), (168, 60)]
+    ("hours", "minutes", "of_many"),
+    [
+        *((1, 1, 1), (1.05, 1, 1), (1.1, 1, 5), (6.01, 1, 5)),
+        *((7, 15, 15), (24, 15, 15), (25, 60, 60), (168, 60, 60)),
+    ],
 )
-def test_a_longer_time_has_longer_buckets(hours, minutes):
+def test_a_longer_time_has_longer_buckets(hours, minutes, of_many):
     covered = chart_range(NOW - timedelta(hours=hours), None, now=NOW)
 
-    assert covered.bucket_minutes == minutes
+    assert [covered.bucket_minutes, covered.for_many().bucket_minutes] == [minutes, of_many]
 
 
 def test_defect_39_buckets_of_a_long_time_are_as_long_as_their_rates_say():

@@ -110,6 +110,7 @@ class Charts:
         self, covered: ChartRange, choice: QueueChoice
     ) -> shapes.QueueOpsChart:
         """Chart everything that happened in queues."""
+        covered = covered if choice.queue else covered.for_many()
         names = await self._find(covered, choice, QUEUES_CHARTED)
         rows = await self._rows(covered, list(names), has_lags=choice.queue is not None)
         parked: Counter[tuple[datetime, str]] = Counter()
@@ -140,6 +141,7 @@ class Charts:
         self, covered: ChartRange, choice: QueueChoice
     ) -> list[shapes.QueueLagPoint]:
         """Chart how long messages took from push to delivery."""
+        covered = covered if choice.queue else covered.for_many()
         names = await self._find(covered, choice, QUEUES_CHARTED)
         rows = await self._rows(covered, list(names))
         return [
@@ -159,6 +161,7 @@ class Charts:
 
     async def parked(self, covered: ChartRange, choice: QueueChoice) -> shapes.ParkedChart:
         """Chart where polls waited."""
+        covered = covered if choice.queue else covered.for_many()
         rows = await self._parked_rows(covered, choice)
         return shapes.ParkedChart(
             **covered.spelled,
@@ -184,6 +187,7 @@ class Charts:
     ) -> shapes.GroupLagChart:
         """Chart how far groups were behind."""
         check_optional_name("consumerGroup", group)
+        covered = covered if choice.queue else covered.for_many()
         rows = await self._sql.rows("chart_groups", *covered.buckets, choice.queue, group, ROWS_MAX)
         return shapes.GroupLagChart(
             **covered.spelled,

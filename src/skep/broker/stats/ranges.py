@@ -1,6 +1,7 @@
 """The time ranges of charts, and how many minutes a point stands for. Pure.
 
-The length of a bucket follows Queen's rule. Buckets are real ones: those of six hours begin every
+The length of a bucket follows Queen's rule, but is one minute up to six hours, except in charts of
+many series. Buckets are real ones: those of six hours begin every
 six hours, and a rate is per second of the part of a bucket that lies in the range and has passed.
 """
 
@@ -20,11 +21,14 @@ Interval: TypeAlias = Literal["minute", "hour", "day"]
 
 _MINUTES_BY_INTERVAL: Final = {"minute": 1, "hour": 60, "day": 1440}
 _MINUTES_BY_SPAN: Final = (
-    (timedelta(hours=1), 1),
-    (timedelta(hours=6), 5),
+    (timedelta(hours=6, minutes=5), 1),
     (timedelta(hours=24), 15),
     (timedelta(days=7), 60),
 )
+_SHORT: Final = timedelta(hours=1, minutes=5)
+"""Up to which charts of many series have a point for each minute. Clients may round their ranges:
+five minutes more make no difference."""
+_MANY_MINUTES: Final = 5
 _MINUTES_OF_LONGER: Final = 360
 _MARGIN: Final = timedelta(hours=1)
 """Minutes are purged in batches: those about to expire are not used any more."""
@@ -60,6 +64,12 @@ class ChartRange(msgspec.Struct, frozen=True):
         """Return the same time by the hour, or as coarse as it is."""
         minutes = max(self.bucket_minutes, 60)
         return msgspec.structs.replace(self, bucket_minutes=minutes, is_hourly=True)
+
+    def for_many(self) -> "ChartRange":
+        """Return the same time as a chart of many series has it: not too many points."""
+        is_long = self.until - self.since > _SHORT
+        minutes = max(self.bucket_minutes, _MANY_MINUTES if is_long else 1)
+        return msgspec.structs.replace(self, bucket_minutes=minutes)
 
     def by(self, interval: Interval) -> "ChartRange":
         """Return the same time in points of a given length."""
