@@ -205,3 +205,24 @@ async def test_pushed_messages_are_charted_by_interval(client, queue, interval):
 
 async def test_an_unknown_interval_is_refused(client):
     assert "error" in await ask(client, f"{STATUS}/analytics?interval=year", status=400)
+
+
+@pytest.mark.parametrize("chosen", ["", "?queue={}", "?namespace=ns-{}"])
+async def test_percentiles_of_lag_are_filled_and_never_above_the_maximum(client, queue, chosen):
+    await use(client, queue)
+
+    status = await ask_until(
+        client, STATUS + chosen.format(queue), lambda found: point_of(found)["popMessages"] >= 2
+    )
+
+    delivered = [point for point in status["throughput"] if point["popMessages"]]
+    for point in delivered:
+        assert 0 <= point["p50LagMs"] <= point["p95LagMs"] <= point["p99LagMs"] <= point["maxLagMs"]
+    assert delivered
+
+
+async def test_the_start_of_the_broker_is_marked(client):
+    found = await ask_until(client, "/api/v1/analytics/markers", lambda found: found["markers"])
+
+    [marker] = found["markers"]
+    assert (marker["kind"], marker["text"].split()[0]) == ("deploy", "Version")

@@ -70,7 +70,8 @@ class Instances:
     def start(self) -> None:
         """Begin to report."""
         if self._own is not None:
-            report = partial(self._sql.rows, "report_instance", self._id, *astuple(self._own))
+            own = (self._id, *astuple(self._own), MISSING_S)
+            report = partial(self._sql.rows, "report_instance", *own)
             reporting = repeat(report, "report this instance", pause_s=REPORT_S)
             self._reporting = asyncio.get_running_loop().create_task(reporting)
 

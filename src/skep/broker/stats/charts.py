@@ -42,8 +42,18 @@ QUEUES_SUMMED: Final = 10_000
 """Queues that a sum by namespace or task goes through."""
 MINUTES_SUMMED: Final = 100_000
 """Rollups by minute that a sum goes through; beyond that it goes by the hour."""
+MARKERS_MAX: Final = 500
 ROWS_MAX: Final = 20_000
 """Rows that a chart reads, or points it has."""
+
+
+_MARKER_TEXTS: Final = {
+    "deploy": "Version {version} deployed",
+    "start": "{instance} started",
+    "restart": "{instance} restarted",
+    "stop": "{instance} stopped",
+    "loss": "{instance} lost",
+}
 
 
 class QueueChoice(msgspec.Struct, frozen=True, kw_only=True):
@@ -198,6 +208,22 @@ class Charts:
                     consumer_group=row["group_name"],
                     offset_lag=row["backlog"],
                     time_lag_seconds=row["lag_s"],
+                )
+                for row in rows
+            ],
+        )
+
+    async def markers(self, covered: ChartRange) -> shapes.MarkerList:
+        """Return what happened to instances, newest first."""
+        rows = await self._sql.rows("list_markers", covered.since, covered.until, MARKERS_MAX)
+        return shapes.MarkerList(
+            time_range=covered.spelled["time_range"],
+            markers=[
+                shapes.Marker(
+                    at=spell_moment(row["at"]),
+                    kind=row["kind"],
+                    instance=row["instance"],
+                    text=_MARKER_TEXTS[row["kind"]].format(**row),
                 )
                 for row in rows
             ],

@@ -4,6 +4,8 @@ Rates are per second, times in milliseconds unless their name says otherwise; nu
 measured.
 """
 
+from typing import Literal
+
 import msgspec
 
 from skep.broker.queues.resources import MessageCounts
@@ -391,3 +393,21 @@ class ReaderPage(msgspec.Struct, frozen=True):
     """Readers, by queue and name."""
 
     readers: list[ReaderLag]
+
+
+class Marker(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that happened to an instance."""
+
+    at: str
+    kind: Literal["deploy", "start", "restart", "stop", "loss"]
+    """`deploy`: a version seen for the first time; `loss`: it stopped reporting unannounced."""
+    instance: str
+    """Host and port."""
+    text: str
+
+
+class MarkerList(Wire, rename="camel", frozen=True, kw_only=True):
+    """What happened to instances, newest first; five hundred at most."""
+
+    time_range: ChartSpan
+    markers: list[Marker]

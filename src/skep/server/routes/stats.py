@@ -120,6 +120,11 @@ def chart_routes(
         """
         return await charts.group_lag(await span.on(charts), choice, group)
 
+    @section.get(f"{_PATH}/markers", access.READ)
+    async def list_markers(span: given.Span) -> shapes.MarkerList:
+        """List deploys, starts, stops and losses of instances, for charts to point at."""
+        return await charts.markers(await span.on(charts))
+
     @section.get(f"{_PATH}/postgres-stats", access.READ)
     async def describe_postgres() -> PostgresStats:
         """Show PostgreSQL's own statistics about the broker's tables."""
