@@ -25,7 +25,7 @@ PAGES = {
     "messages": ("/messages?queue=orders", "orders-119"),
     "message": ("message", "Timeline"),
     "groups": ("/groups", "Stuck partitions"),
-    "group": ("/groups/billing/orders", "Lag by partition"),
+    "group": ("/groups/search-index/orders", "Lag by partition"),
     "dead-letters": ("/dead-letters", "the ledger did not answer"),
     "chains": ("/chains", "fetch wheels"),
     "chain": ("chain", "Steps"),

@@ -9,6 +9,7 @@ export type Range = { name: RangeName; isZoomed: boolean; key: string; bounds: (
 
 const ZOOM = /^(\d+)-(\d+)$/;
 const ZOOM_LEAST_S = 180;
+const BEGUN_S = 60;
 
 export function chosenRange(): Range {
   const asked = place.value.query.get("range") ?? "";
@@ -32,13 +33,15 @@ export function zoomTo(from: number, to: number): void {
 }
 
 /** The range as the query of a chart asks for it. */
-export function spelledRange(range: Range): { from: string; to: string | null } {
-  const [from, to] = range.bounds();
-  const spell = (time: number) => new Date(time * 1000).toISOString();
-  return { from: spell(from), to: range.isZoomed ? spell(to) : null };
+export function spelledRange(range: Range): { from: string; to: string } {
+  const [from, to] = range.bounds().map((time) => new Date(time * 1000).toISOString()) as [string, string];
+  return { from, to };
 }
 
-/** A chart's points on an even grid of its buckets, so that what is missing shows as such. */
+/**
+ * A chart's points on an even grid of its buckets, so that what is missing shows as such. A bucket that
+ * has just begun is left out: it would look like a fall.
+ */
 export type Grid<Point> = { times: number[]; values: (pick: (point: Point) => number | null, absent?: 0 | null) => (number | null)[] };
 
 export function gridOf<Point>(range: Range, bucketMinutes: number, points: Point[], at: (point: Point) => string): Grid<Point> {
@@ -46,7 +49,7 @@ export function gridOf<Point>(range: Range, bucketMinutes: number, points: Point
   const [from, to] = range.bounds();
   const known = new Map(points.map((point) => [Date.parse(at(point)) / 1000, point]));
   const times: number[] = [];
-  for (let time = Math.floor(from / step) * step; time < to; time += step) times.push(time);
+  for (let time = Math.ceil(from / step) * step; time + Math.min(step, BEGUN_S) <= to; time += step) times.push(time);
   return {
     times,
     values: (pick, absent = null) => times.map((time) => {

@@ -1,33 +1,49 @@
-"""A broker in which every page of the dashboard has something to show."""
+"""A broker in the middle of a bad afternoon: every page of the dashboard has something to show."""
 
 import json
+import math
 
+from tests.dashboard.support.history import Activity, Worker, group_lag
 from tests.dashboard.support.lake import archive, run_pipeline
 from tests.dashboard.support.workshop import fill_workshop
 from tests.support.broker import ack_item
 
-QUEUES = ("orders", "invoices", "shipping.labels", "mail.outgoing")
+QUEUES = ("orders", "invoices", "shipping.labels", "mail.outgoing", "payments")
+LEDGER_ERRORS = (
+    "the ledger did not answer within 30 s",
+    "account {} is closed",
+    "ConnectionResetError: [Errno 104] Connection reset by peer (ledger.internal:5432)",
+)
+AGE = """
+update skep.{table} t set {column} = t.{column} - make_interval(secs => $2 + $3 * random())
+from skep.queue q where q.id = t.queue_id and q.name = $1
+"""
+ACTIVITY = """
+insert into skep.group_activity (group_id, polled_at, expected_from, progressed_at, failed_at)
+select g.id, k.now - $3::text::interval, k.now - interval '1 day', k.now - $4::text::interval,
+       k.now - $5::text::interval
+from skep.consumer_group g join skep.queue q on q.id = g.queue_id
+cross join (select skep.now()) k(now)
+where q.name = $1 and g.name = $2
+on conflict (group_id) do update
+set polled_at = excluded.polled_at, expected_from = excluded.expected_from,
+    progressed_at = excluded.progressed_at, failed_at = excluded.failed_at
+"""
 
 
 async def fill(broker, client):
-    """Push, deliver, fail, trace and register, in small amounts."""
+    """Push, deliver, fail, trace and register, in small amounts; then give it all a past."""
     for number, queue in enumerate(QUEUES):
-        await client.push(
-            *(
-                {
-                    "queue": queue,
-                    "partition": f"customer-{n % (12 * (number + 1))}",
-                    "payload": {"order": n, "items": [{"sku": f"A-{n}", "count": n % 5}]},
-                    "transactionId": f"{queue}-{n}",
-                    "headers": {"tenant": "acme"},
-                }
-                for n in range(120)
-            )
-        )
-    for group in ("billing", "search-index"):
-        await client.pop("orders", consumerGroup=group, batch=200, partitions=8, autoAck="true")
+        await client.push(*(_order(queue, n, 12 * (number + 1)) for n in range(120)))
+    for group, partitions in (("billing", 64), ("search-index", 5)):
+        reading = {"consumerGroup": group, "partitions": partitions, "autoAck": "true"}
+        await client.pop("orders", batch=200, **reading)
+    await client.pop("payments", consumerGroup="fraud-check", batch=200, partitions=64)
+    await client.pop("mail.outgoing", batch=20, partitions=4, autoAck="true")
+    await client.pop("shipping.labels", consumerGroup="printer", batch=20, autoAck="true")
+    await client.post("/api/v1/queues/shipping.labels/pause", {})
     await _let_some_die(client)
-    message = (await client.pop("orders", consumerGroup="billing", batch=1))[0]
+    message = (await client.pop("orders", consumerGroup="search-index", batch=1))[0]
     await client.post("/api/v1/traces", trace_of(message))
     await client.post("/streams/v1/queries", query())
     await client.push({"queue": "orders", "payload": {"later": True}, "delaySeconds": 3600})
@@ -37,6 +53,108 @@ async def fill(broker, client):
     for queue in ("orders", "invoices"):
         await archive(broker, client, queue)
     await _order_replays(client)
+    async with broker.sql() as sql:
+        await _grow_old(sql)
+        await _remember(sql)
+
+
+def _order(queue, number, customers):
+    return {
+        "queue": queue,
+        "partition": f"customer-{number % customers}",
+        "payload": {
+            "order": 48_000 + number,
+            "customer": {"id": number % customers, "country": ("IT", "DE", "FR")[number % 3]},
+            "items": [{"sku": f"A-{number}", "count": 1 + number % 4}],
+            "total": round(19.9 + 7.35 * (number % 40), 2),
+        },
+        "transactionId": f"{queue}-{number}",
+        "headers": {"tenant": "acme" if number % 4 else "globex"},
+    }
+
+
+async def _grow_old(sql):
+    """Let what is stored have been there for a while, and consumers be as they are."""
+    ages = {"orders": (20, 840), "invoices": (1200, 1500), "mail.outgoing": (3600, 4200)}
+    for queue, age in ages.items():
+        for table, column in (("segment", "created_at"), ("cursor", "available_at")):
+            await sql.execute(AGE.format(table=table, column=column), queue, *age)
+    await sql.execute(AGE.format(table="dead_letter", column="failed_at"), "invoices", 60, 10_000)
+    for queue, group, *seen in (
+        ("orders", "billing", "2 s", "2 s", None),
+        ("orders", "search-index", "1 s", "3 s", None),
+        ("payments", "fraud-check", "1 s", "1 s", None),
+        ("invoices", "ledger", "4 s", "35 min", "4 s"),
+        ("mail.outgoing", "__QUEUE_MODE__", "2 h", "2 h", None),
+    ):
+        await sql.execute(ACTIVITY, queue, group, *seen)
+
+
+async def _remember(sql):
+    """Give it a past: by the minute for two hours, by five minutes for the day before.
+
+    The next minutes are told, too: they are the past by the time that somebody looks.
+    """
+    workers = [await Worker.register(sql, "skep-1.internal", number) for number in (0, 1)]
+    for ago in (*range(-9, 121), *range(125, 1440, 5)):
+        for worker in workers:
+            await worker.report(ago, _activities(ago, 60 if ago <= 120 else 300), _gauges(ago))
+    minutes = range(-9, 181)
+    await group_lag(sql, "orders", "search-index", {m: _behind(m, 45, 95) for m in minutes})
+    await group_lag(sql, "orders", "billing", {m: (3 + m % 5, m % 3) for m in minutes})
+    await group_lag(sql, "invoices", "ledger", {m: _behind(m, 35, 12) for m in minutes})
+    await group_lag(
+        sql, "mail.outgoing", "__QUEUE_MODE__", {m: _behind(m, 120, 20) for m in minutes}
+    )
+
+
+def _behind(ago, since, growth):
+    """Return messages and seconds that a group was behind, having fallen behind since a minute."""
+    minutes = max(0, since - ago)
+    return growth * minutes + ago % 7, 20 * minutes + ago % 3
+
+
+def _activities(ago, seconds):
+    """Return what happened in each queue in a step of time, for one worker."""
+    tide = (1 + 0.35 * math.sin(ago / 40) + 0.06 * math.sin(ago * 2.3)) * seconds
+    is_late, is_down = ago < 45, 61 <= ago <= 63
+    flow = 0.15 if is_down else 1
+    lag_ms = 8 + 6 * abs(math.sin(ago / 9)) + (400 if is_down else 0)
+    return {
+        "orders": Activity(
+            int(118 * tide * flow),
+            int((205 if is_late else 236) * tide * flow),
+            int(lag_ms * (30 if is_late else 1)),
+            parked=3,
+        ),
+        "payments": Activity(int(40 * tide * flow), int(40 * tide * flow), int(lag_ms), parked=12),
+        "invoices": Activity(
+            int(12 * tide),
+            int((2 if ago < 35 else 12) * tide),
+            int(3 * lag_ms),
+            failed=int(1.5 * tide) if ago < 35 else ago % 3,
+            dead=ago % 4 if ago < 35 else 0,
+            parked=2,
+        ),
+        "mail.outgoing": Activity(
+            int(9 * tide), 0 if ago < 120 else int(9 * tide), int(5 * lag_ms)
+        ),
+        "shipping.labels": Activity(int(4 * tide), 0 if ago < 25 else int(4 * tide), int(lag_ms)),
+    }
+
+
+def _gauges(ago):
+    wave = 1 + 0.3 * math.sin(ago / 40)
+    return {
+        "cpu_user_pct": [31 * wave],
+        "cpu_system_pct": [6 * wave],
+        "rss_bytes": [1.9e8 + 2e7 * wave],
+        "pool_size": [8],
+        "pool_active": [3 * wave],
+        "pool_idle": [8 - 3 * wave],
+        "waiting_calls": [2 if ago % 9 == 0 else 0],
+        "loop_lag_ms": [0.6 * wave, 2.5 + 9 * (ago % 17 == 0)],
+    }
 
 
 async def _order_replays(client):
@@ -58,8 +176,8 @@ async def _order_replays(client):
 async def _let_some_die(client):
     await client.configure("invoices", retryLimit=0)
     popped = await client.pop("invoices", consumerGroup="ledger", batch=30, partitions=12)
-    for number, message in enumerate(popped[:9]):
-        error = f"account {number} is closed" if number % 3 else "the ledger did not answer"
+    for number, message in enumerate(popped[:17]):
+        error = LEDGER_ERRORS[number % 3].format(4400 + number)
         await client.ack_batch(
             ack_item(message, "failed", {"error": error}), consumerGroup="ledger"
         )
