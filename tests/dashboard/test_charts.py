@@ -90,6 +90,7 @@ async def test_a_table_is_sorted_by_a_click_on_the_name_of_a_column(open_page, b
     [
         ("/queues/no-such", "Queue not found"),
         ("/groups/no-such/neither", "Consumer group not found"),
+        ("/no-such", "Page not found"),
         ("/settings/no-such", "Page not found"),
         ("/groups/only-a-group", "Page not found"),
     ],

@@ -73,6 +73,16 @@ async def test_a_file_that_is_not_there_is_not_found(client):
     assert answer.status == 404
 
 
+async def test_a_person_at_an_unknown_address_gets_the_page_that_says_so(client):
+    browser = "accept: text/html,*/*\r\n"
+
+    page = await client.call("GET", "/no/such-page", headers=browser)
+    route = await client.call("GET", "/api/v1/no-such-route", headers=browser)
+
+    assert (page.status, b'<div id="app">' in page.body) == (404, True)
+    assert (route.status, b"no_such_route" in route.body) == (404, True)
+
+
 async def test_a_route_of_the_api_that_is_not_there_is_still_an_error(client):
     answer = await client.call("GET", "/api/v1/nothing")
 

@@ -11,7 +11,7 @@ decoded after the match.
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from litestar import Litestar, Request, Response
 from litestar.exceptions import HTTPException, NotFoundException, ValidationException
@@ -25,6 +25,8 @@ from skep.server.problems import HEADER, Problem, problem, problem_of, request_i
 from skep.server.routes.health import Probe, account_routes, health_routes
 
 log = logging.getLogger(__name__)
+
+LostPage: TypeAlias = Callable[[Request[Any, Any, Any]], Response[bytes] | None]
 
 _ANALYTICS: Final = "/api/v1/analytics/"
 
@@ -44,17 +46,25 @@ def build_cold_app(
     version: str,
     further_routes: Sequence[ControllerRouterHandler] = (),
     check_analytics: Callable[[], None] = lambda: None,
+    lost_page: LostPage = lambda _: None,
 ) -> Litestar:
     """Build the application of every route that is not hot.
 
     Fill `routes` first: the API document describes them. `check_analytics` runs before every
-    analytics route, and raises when the broker is busy.
+    analytics route, and raises when the broker is busy. `lost_page` answers a person's browser at
+    an address that no route has.
     """
     config, document_route = openapi_config(routes, version=version)
 
     async def before_request(request: Request[Any, Any, Any]) -> None:
         if request.url.path.startswith(_ANALYTICS):
             check_analytics()
+
+    def answer_http_exception(
+        request: Request[Any, Any, Any], exception: HTTPException
+    ) -> Response[bytes]:
+        page = lost_page(request) if isinstance(exception, NotFoundException) else None
+        return page or _answer_http_exception(request, exception)
 
     return Litestar(
         [
@@ -64,7 +74,7 @@ def build_cold_app(
             *further_routes,
         ],
         openapi_config=config,
-        exception_handlers={HTTPException: _answer_http_exception, Exception: _answer_exception},
+        exception_handlers={HTTPException: answer_http_exception, Exception: _answer_exception},
         middleware=[_decode_path_parameters, partial(admit_requests, guard=guard)],
         request_max_body_size=body_bytes_max,
         logging_config=None,

@@ -8,6 +8,7 @@ import socket
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import msgspec
 from litestar import Litestar
@@ -16,12 +17,14 @@ from skep import __version__
 from skep.app.parts.broker import Broker
 from skep.app.parts.routes import api_routes
 from skep.app.processes.assignment import WorkerAssignment
+from skep.dashboard.site import read_site
 from skep.model.errors import SkepError
 from skep.server.api_document.openapi import document_of, operations_served
 from skep.server.api_document.operations import Json
 from skep.server.app import build_cold_app
 from skep.server.hot.exchange import HotRoutes
 from skep.server.hot.handlers import HotHandlers
+from skep.server.routes.dashboard import dashboard_routes, lost_page
 from skep.server.routes.health import Probe, Vitals
 from skep.settings import Settings
 
@@ -45,14 +48,16 @@ def hot_routes(broker: Broker, settings: Settings) -> HotRoutes:
 
 def cold_app(broker: Broker, hot: HotRoutes, probe: Probe, settings: Settings) -> Litestar:
     """Return the application of all other routes; its document includes the hot ones."""
+    site = read_site()
     return build_cold_app(
         hot,
         probe=probe,
         guard=broker.security.guard,
         body_bytes_max=settings.body_bytes_max,
         version=__version__,
-        further_routes=api_routes(broker),
+        further_routes=[*api_routes(broker), *dashboard_routes(site)],
         check_analytics=broker.check_analytics,
+        lost_page=partial(lost_page, site),
     )
 
 

@@ -18,14 +18,12 @@ from skep.broker.stats.charts import Charts
 from skep.broker.stats.database import DatabaseStats
 from skep.broker.stats.scrape import ScrapeFacts
 from skep.broker.stats.status import StatusReport, WorkerCharts
-from skep.dashboard.site import read_site
 from skep.db.access.functions import Functions
 from skep.jobs.service.replays import Replays
 from skep.server.hot.pushed_items import ItemDecoder
 from skep.server.routes import queues
 from skep.server.routes.attention import attention_routes
 from skep.server.routes.cluster import cluster_routes
-from skep.server.routes.dashboard import dashboard_routes
 from skep.server.routes.dead_letters import dead_letter_routes
 from skep.server.routes.event_streams import event_routes
 from skep.server.routes.groups import group_routes
@@ -46,7 +44,7 @@ from skep.server.routes.traces import trace_routes
 
 
 def api_routes(broker: Broker) -> Sequence[ControllerRouterHandler]:
-    """Return every route but health and the hot ones."""
+    """Return every route of the API but health and the hot ones."""
     core, pop, stored, failover = broker.core, broker.pop, broker.stored, broker.failover
     slots, observation = core.query, broker.observation
     live = LiveParts(
@@ -101,5 +99,4 @@ def api_routes(broker: Broker) -> Sequence[ControllerRouterHandler]:
         live_route(live),
         *event_routes(pop.tails, observation.pulse, pop.live),
         *cluster_routes(core.neighbours.cluster, broker.settings_in_force),
-        *dashboard_routes(read_site()),
     ]

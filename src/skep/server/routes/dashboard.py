@@ -24,6 +24,8 @@ _PAGE_HEADERS: Final = {
 
 _PUBLIC_PAGE: Final[dict[str, Any]] = {"include_in_schema": False, "opt": access.ANYONE}
 
+_OF_API: Final = ("/api/", "/streams/v1/")
+
 _NOT_BUILT: Final = b"""\
 <!doctype html>
 <html lang="en"><title>Skep</title>
@@ -65,6 +67,16 @@ def dashboard_routes(site: Site | None) -> list[HTTPRouteHandler]:
         return _answer(file, request)
 
     return [show_page, send_asset]
+
+
+def lost_page(site: Site | None, request: AnyRequest) -> Response[bytes] | None:
+    """Return the page, which says so, to a person at an unknown address; None to all others."""
+    is_person = request.method == "GET" and "text/html" in request.headers.get("accept", "")
+    if site is None or not is_person or request.url.path.startswith(_OF_API):
+        return None
+    page = _answer(site.page, request)
+    page.status_code = 404
+    return page
 
 
 def _answer(file: SiteFile, request: AnyRequest) -> Response[bytes]:
