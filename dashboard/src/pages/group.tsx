@@ -27,7 +27,7 @@ export function GroupPage({ group, queue }: { group: string; queue: string }) {
   if (error?.status === 404) return <Missing what="Consumer group">{error.message}: <strong class="wrap">{groupName(group)}</strong> on <strong class="wrap">{queue}</strong>. <a href="/groups">All groups</a></Missing>;
   return (
     <>
-      <PageHead from={["Consumer groups", "/groups"]} title={groupName(group)} state={data && <Badge word={data.state} />}>{data && <Actions lag={data} reload={reload} />}</PageHead>
+      <PageHead from={["Consumer groups", "/groups"]} title={groupName(group)} state={data && <Badge word={data.condition} />}>{data && <Actions lag={data} reload={reload} />}</PageHead>
       <div class="stack">
         <Failure error={error} />
         {data && (

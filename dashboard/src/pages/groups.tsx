@@ -1,7 +1,7 @@
 // Consumer groups: who is behind, where, and by how much.
 import { get } from "../api/client";
-import { Badge, Card, PageHead, QueueLink, Table } from "../parts";
-import { currentPage, TextFilter } from "../parts/fields";
+import { Badge, Card, PageHead, QueueLink, Table, When } from "../parts";
+import { ChoiceFilter, currentPage, TextFilter } from "../parts/fields";
 import { Empty, Failure, Missing } from "../parts/notes";
 import { useLoad } from "../state/loading";
 import { hrefTo, place, spellQuery } from "../state/place";
@@ -10,6 +10,7 @@ import { GroupPage } from "./group";
 
 const LIMIT = 100;
 const STUCK_S = 60;
+const SLOWEST = 10;
 
 export function Groups() {
   const [, group, queue] = place.value.segments;
@@ -17,15 +18,26 @@ export function Groups() {
   return group === undefined ? <GroupList /> : <Missing what="Page"><a href="/groups">All consumer groups</a></Missing>;
 }
 
+const CONDITIONS = ["stalled", "no-consumers", "lagging", "paused", "consuming", "empty"] as const;
+
 function GroupList() {
-  const queue = place.value.query.get("queue");
+  const { query } = place.value;
+  const queue = query.get("queue");
+  const condition = CONDITIONS.find((each) => each === query.get("condition")) ?? null;
   const page = currentPage();
-  const { data, error } = useLoad((signal) => get("/api/v1/consumer-groups", { query: { queue, limit: LIMIT, offset: page * LIMIT }, signal }), [queue, page], { everySeconds: 5 });
+  const { data, error } = useLoad(
+    (signal) => get("/api/v1/consumer-groups", { query: { queue, condition, sort: "worst", limit: LIMIT, offset: page * LIMIT }, signal }),
+    [queue, condition, page],
+    { everySeconds: 5 },
+  );
   return (
     <>
       <PageHead title="Consumer groups" />
       <div class="stack">
-        <div class="filters"><TextFilter label="Queue" name="queue" placeholder="Full name" /></div>
+        <div class="filters">
+          <TextFilter label="Queue" name="queue" placeholder="Full name" />
+          <ChoiceFilter label="Condition" name="condition" choices={[["", "Any, worst first"], ...CONDITIONS.map((each): [string, string] => [each, each.replaceAll("-", " ")])]} />
+        </div>
         <Failure error={error} />
         {data && (data.length ? (
           <Card>
@@ -34,12 +46,14 @@ function GroupList() {
               rows={data}
               keyOf={(entry) => `${entry.name}/${entry.queueName}`}
               columns={[
-                { title: "Group", cell: (entry) => <a class="wrap" href={hrefTo(["groups", entry.name, entry.queueName])}>{groupName(entry.name)}</a>, isWide: true },
-                { title: "Queue", cell: (entry) => <QueueLink name={entry.queueName} />, isWide: true },
-                { title: "State", cell: (entry) => <Badge word={entry.state} /> },
-                { title: "Behind", cell: (entry) => `${entry.estimated ? "≈ " : ""}${count(entry.totalLag)}`, isNumber: true },
-                { title: "Oldest unread", cell: (entry) => seconds(entry.maxTimeLag), isNumber: true },
-                { title: "Partitions behind", cell: (entry) => `${count(entry.partitionsWithLag)} of ${count(entry.partitionCount)}`, isNumber: true },
+                { title: "Group", cell: (entry) => <a class="wrap" href={hrefTo(["groups", entry.name, entry.queueName])}>{groupName(entry.name)}</a>, by: (entry) => groupName(entry.name), isWide: true },
+                { title: "Queue", cell: (entry) => <QueueLink name={entry.queueName} />, by: (entry) => entry.queueName, isWide: true },
+                { title: "Condition", cell: (entry) => <Badge word={entry.condition} />, by: (entry) => CONDITIONS.indexOf(entry.condition) },
+                { title: "Behind", cell: (entry) => `${entry.estimated ? "≈ " : ""}${count(entry.totalLag)}`, by: (entry) => entry.totalLag, isNumber: true },
+                { title: "Oldest unread", cell: (entry) => entry.totalLag ? seconds(entry.maxTimeLag) : "–", by: (entry) => entry.maxTimeLag, isNumber: true },
+                { title: "Partitions behind", cell: (entry) => `${count(entry.partitionsWithLag)} of ${count(entry.partitionCount)}`, by: (entry) => entry.partitionsWithLag, isNumber: true },
+                { title: "Last poll", cell: (entry) => <When at={entry.lastPolledAt} />, by: (entry) => entry.lastPolledAt, isNumber: true },
+                { title: "Last progress", cell: (entry) => <When at={entry.lastProgressAt} />, by: (entry) => entry.lastProgressAt, isNumber: true },
               ]}
             />
             <div class="row">
@@ -47,7 +61,7 @@ function GroupList() {
               {data.length === LIMIT && <a class="button" href={location.pathname + spellQuery({ page: String(page + 1) })}>Next</a>}
             </div>
           </Card>
-        ) : <Empty title="No consumer group yet"><p>A group is created when a consumer first polls with its name.</p></Empty>)}
+        ) : <Empty title={queue || condition ? "No consumer group matches" : "No consumer group yet"}><p>A group is created when a consumer first polls with its name.</p></Empty>)}
         <Stuck queue={queue} />
       </div>
     </>
@@ -55,9 +69,9 @@ function GroupList() {
 }
 
 function Stuck({ queue }: { queue: string | null }) {
-  const { data, error } = useLoad((signal) => get("/api/v1/consumer-groups/lagging", { query: { minLagSeconds: STUCK_S, limit: 50, queue }, signal }), [queue], { everySeconds: 15 });
+  const { data, error } = useLoad((signal) => get("/api/v1/consumer-groups/lagging", { query: { minLagSeconds: STUCK_S, limit: SLOWEST, queue }, signal }), [queue], { everySeconds: 15 });
   return (
-    <Card title="Stuck partitions" note="oldest unread message over a minute old, slowest first">
+    <Card title="Stuck partitions" note="the slowest, where a message waits for over a minute">
       <Failure error={error} />
       {data?.length ? (
         <Table
@@ -70,6 +84,7 @@ function Stuck({ queue }: { queue: string | null }) {
             { title: "Partition", cell: (each) => <span class="clip">{each.partition_name}</span> },
             { title: "Behind", cell: (each) => count(each.offset_lag), isNumber: true },
             { title: "Oldest unread", cell: (each) => seconds(each.time_lag_seconds), isNumber: true },
+            { title: "Lease", cell: (each) => each.worker_id ? "held" : "–" },
           ]}
         />
       ) : <p class="muted">None.</p>}

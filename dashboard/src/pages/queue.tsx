@@ -13,7 +13,7 @@ import { hrefTo, navigate, place } from "../state/place";
 import { chosenRange, gridOf, spelledRange } from "../state/range";
 import { may } from "../state/session";
 import { attempt } from "../state/toasts";
-import { ago, count, groupName, units } from "../words";
+import { ago, count, groupName, seconds, units } from "../words";
 import { PushDialog } from "./push";
 import { QueueConfiguration } from "./queue-configuration";
 
@@ -189,7 +189,7 @@ function Skew({ partitions, total }: { partitions: Schemas["PartitionSummary"][]
 }
 
 function Groups({ queue }: { queue: Detail }) {
-  const { data } = useLoad((signal) => get("/api/v1/consumer-groups", { query: { queue: queue.name, limit: 1000 }, signal }), [queue.name], { everySeconds: 5 });
+  const { data } = useLoad((signal) => get("/api/v1/consumer-groups", { query: { queue: queue.name, sort: "worst", limit: 1000 }, signal }), [queue.name], { everySeconds: 5 });
   return (
     <Card>
       <Table
@@ -198,10 +198,12 @@ function Groups({ queue }: { queue: Detail }) {
         keyOf={(group) => group.name}
         columns={[
           { title: "Group", cell: (group) => <a href={hrefTo(["groups", group.name, queue.name])}>{groupName(group.name)}</a>, isWide: true },
-          { title: "State", cell: (group) => <Badge word={group.state} /> },
-          { title: "Behind", cell: (group) => count(group.totalLag), isNumber: true },
+          { title: "Condition", cell: (group) => <Badge word={group.condition} /> },
+          { title: "Behind", cell: (group) => count(group.totalLag), by: (group) => group.totalLag, isNumber: true },
+          { title: "Oldest unread", cell: (group) => group.totalLag ? seconds(group.maxTimeLag) : "–", by: (group) => group.maxTimeLag, isNumber: true },
           { title: "Partitions behind", cell: (group) => `${count(group.partitionsWithLag)} of ${count(group.partitionCount)}`, isNumber: true },
-          { title: "Began", cell: (group) => <When at={group.subscriptionCreatedAt} /> },
+          { title: "Last progress", cell: (group) => <When at={group.lastProgressAt} />, isNumber: true },
+          { title: "Began", cell: (group) => <When at={group.subscriptionCreatedAt} />, isNumber: true },
         ]}
       />
     </Card>

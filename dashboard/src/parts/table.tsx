@@ -34,6 +34,7 @@ export function Table<Row>(props: {
           </tr>
         </thead>
         <tbody>
+          {rows.length === 0 && <tr><td class="muted" colSpan={props.columns.length}>None.</td></tr>}
           {rows.map((row) => (
             <tr key={props.keyOf(row)}>
               {props.columns.map((column) => <td key={column.title} data-title={column.title} class={look(column)}>{column.cell(row)}</td>)}

@@ -15,7 +15,7 @@ GROUP_MINUTE = """
 insert into skep.group_minute (group_id, at, backlog, lag_s)
 select g.id, $3, $4, $5 from skep.consumer_group g join skep.queue q on q.id = g.queue_id
 where q.name = $1 and g.name = $2
-on conflict do nothing
+on conflict (group_id, at) do update set backlog = excluded.backlog, lag_s = excluded.lag_s
 """
 SPREAD = ((0.6, 0.5), (0.3, 1), (0.08, 2), (0.02, 4))
 """Shares of messages, and by what their lag differs from the usual one."""

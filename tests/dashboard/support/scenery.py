@@ -6,18 +6,21 @@ import math
 from tests.dashboard.support.history import Activity, Worker, group_lag
 from tests.dashboard.support.lake import archive, run_pipeline
 from tests.dashboard.support.workshop import fill_workshop
+from tests.sql.support.waiting import eventually
 from tests.support.broker import ack_item
 
 QUEUES = ("orders", "invoices", "shipping.labels", "mail.outgoing", "payments")
+BACKLOG = 4_200
 LEDGER_ERRORS = (
     "the ledger did not answer within 30 s",
     "account {} is closed",
     "ConnectionResetError: [Errno 104] Connection reset by peer (ledger.internal:5432)",
 )
 AGE = """
-update skep.{table} t set {column} = t.{column} - make_interval(secs => $2 + $3 * random())
+update skep.{table} t set {column} = t.{column} - make_interval(secs => $2 + $3 * random() ^ 3)
 from skep.queue q where q.id = t.queue_id and q.name = $1
 """
+HAS_REPORTED = "select count(*) > 5 from skep.group_activity"
 ACTIVITY = """
 insert into skep.group_activity (group_id, polled_at, expected_from, progressed_at, failed_at)
 select g.id, k.now - $3::text::interval, k.now - interval '1 day', k.now - $4::text::interval,
@@ -33,11 +36,13 @@ set polled_at = excluded.polled_at, expected_from = excluded.expected_from,
 
 async def fill(broker, client):
     """Push, deliver, fail, trace and register, in small amounts; then give it all a past."""
-    for number, queue in enumerate(QUEUES):
-        await client.push(*(_order(queue, n, 12 * (number + 1)) for n in range(120)))
-    for group, partitions in (("billing", 64), ("search-index", 5)):
+    for since in range(0, BACKLOG, 600):
+        await client.push(*(_order("orders", n, 48) for n in range(since + 1000, since + 1600)))
+    for queue in QUEUES:
+        await client.push(*(_order(queue, n, 48) for n in range(120)))
+    for group, partitions in (("billing", 64), ("search-index", 20)):
         reading = {"consumerGroup": group, "partitions": partitions, "autoAck": "true"}
-        await client.pop("orders", batch=200, **reading)
+        await client.pop("orders", batch=10_000, **reading)
     await client.pop("payments", consumerGroup="fraud-check", batch=200, partitions=64)
     await client.pop("mail.outgoing", batch=20, partitions=4, autoAck="true")
     await client.pop("shipping.labels", consumerGroup="printer", batch=20, autoAck="true")
@@ -54,6 +59,8 @@ async def fill(broker, client):
         await archive(broker, client, queue)
     await _order_replays(client)
     async with broker.sql() as sql:
+        # The past is written when the broker has told what consumers did just now.
+        await eventually(lambda: sql.fetchval(HAS_REPORTED))
         await _grow_old(sql)
         await _remember(sql)
 
@@ -75,11 +82,12 @@ def _order(queue, number, customers):
 
 async def _grow_old(sql):
     """Let what is stored have been there for a while, and consumers be as they are."""
-    ages = {"orders": (20, 840), "invoices": (1200, 1500), "mail.outgoing": (3600, 4200)}
+    ages = {"orders": (5, 1200), "invoices": (1200, 1500), "mail.outgoing": (3600, 4200)}
     for queue, age in ages.items():
         for table, column in (("segment", "created_at"), ("cursor", "available_at")):
             await sql.execute(AGE.format(table=table, column=column), queue, *age)
     await sql.execute(AGE.format(table="dead_letter", column="failed_at"), "invoices", 60, 10_000)
+    await sql.execute("update skep.consumer_group set first_polled_at = now() - interval '1 day'")
     for queue, group, *seen in (
         ("orders", "billing", "2 s", "2 s", None),
         ("orders", "search-index", "1 s", "3 s", None),
@@ -93,25 +101,25 @@ async def _grow_old(sql):
 async def _remember(sql):
     """Give it a past: by the minute for two hours, by five minutes for the day before.
 
-    The next minutes are told, too: they are the past by the time that somebody looks.
+    The next minute is told, too: it is the past by the time that somebody looks.
     """
     workers = [await Worker.register(sql, "skep-1.internal", number) for number in (0, 1)]
-    for ago in (*range(-9, 121), *range(125, 1440, 5)):
+    for ago in (*range(-1, 121), *range(125, 1440, 5)):
         for worker in workers:
             await worker.report(ago, _activities(ago, 60 if ago <= 120 else 300), _gauges(ago))
-    minutes = range(-9, 181)
-    await group_lag(sql, "orders", "search-index", {m: _behind(m, 45, 95) for m in minutes})
+    minutes = range(-1, 181)
+    await group_lag(sql, "orders", "search-index", {m: _behind(m, 45, 57, 26) for m in minutes})
     await group_lag(sql, "orders", "billing", {m: (3 + m % 5, m % 3) for m in minutes})
-    await group_lag(sql, "invoices", "ledger", {m: _behind(m, 35, 12) for m in minutes})
+    await group_lag(sql, "invoices", "ledger", {m: _behind(m, 35, 3, 60) for m in minutes})
     await group_lag(
-        sql, "mail.outgoing", "__QUEUE_MODE__", {m: _behind(m, 120, 20) for m in minutes}
+        sql, "mail.outgoing", "__QUEUE_MODE__", {m: _behind(m, 120, 1, 60) for m in minutes}
     )
 
 
-def _behind(ago, since, growth):
+def _behind(ago, since, messages, seconds):
     """Return messages and seconds that a group was behind, having fallen behind since a minute."""
     minutes = max(0, since - ago)
-    return growth * minutes + ago % 7, 20 * minutes + ago % 3
+    return messages * minutes + ago % 7, seconds * minutes + ago % 3
 
 
 def _activities(ago, seconds):
