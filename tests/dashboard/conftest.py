@@ -5,12 +5,14 @@ Where there is neither a browser nor Node to fetch one these tests are left out;
 """
 
 import asyncio
+import json
 import os
 from contextlib import AsyncExitStack
 
 import pytest
 
 from tests.dashboard.support.browser import SITE, OpenBrowser, build_site, find_browser, has_node
+from tests.dashboard.support.scenery import chain_page, fill, message_page
 from tests.dashboard.support.stage import open_stage
 
 
@@ -39,6 +41,30 @@ def broker(start_broker, built_site):
     """A broker of one worker that serves the dashboard."""
     with start_broker("--workers", "1") as broker:
         yield broker
+
+
+@pytest.fixture(scope="package")
+def shown_broker(start_broker, built_site):
+    """A broker in the middle of a bad afternoon, once `filled` is asked for."""
+    with start_broker("--workers", "1", metrics_interval_s=1) as broker:
+        yield broker
+
+
+@pytest.fixture
+def filled(shown_broker, arun):
+    """The addresses of a message and a chain, in a broker that has something to show."""
+
+    async def prepare():
+        async with shown_broker.connect() as client:
+            answer = await client.call("GET", "/api/v1/resources/queues")
+            if not json.loads(answer.body)["total"]:
+                await fill(shown_broker, client)
+            return {
+                "message": await message_page(client, "orders"),
+                "chain": await chain_page(client, "weld"),
+            }
+
+    return arun(prepare())
 
 
 @pytest.fixture(scope="package")

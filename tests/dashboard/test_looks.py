@@ -3,7 +3,6 @@
 With `SKEP_WRITE_SCREENSHOTS=1` the pictures of the guide are made anew.
 """
 
-import json
 import os
 from urllib.parse import quote
 
@@ -12,7 +11,7 @@ import pytest
 from tests.api.support.job_calls import Asking
 from tests.dashboard.support.browser import DASHBOARD, install_packages
 from tests.dashboard.support.lake import run_pipeline
-from tests.dashboard.support.scenery import chain_page, fill, message_page
+from tests.dashboard.support.scenery import message_page
 from tests.tidy.tree import ROOT
 
 PICTURES = ROOT / "docs" / "guide" / "dashboard"
@@ -55,29 +54,6 @@ new Promise(resolve => new PerformanceObserver(list => {
 LOADS = 5
 """How often a page may try to be quick: others may want the processors just then."""
 HOSTILE = "<script>window.hacked=1</script><img src=x onerror=window.hacked=1>"
-
-
-@pytest.fixture(scope="module")
-def shown_broker(start_broker, built_site):
-    with start_broker("--workers", "1", metrics_interval_s=1) as broker:
-        yield broker
-
-
-@pytest.fixture
-def filled(shown_broker, arun):
-    """The addresses of a message and a chain, in a broker that has something to show."""
-
-    async def prepare():
-        async with shown_broker.connect() as client:
-            answer = await client.call("GET", "/api/v1/resources/queues")
-            if not json.loads(answer.body)["total"]:
-                await fill(shown_broker, client)
-            return {
-                "message": await message_page(client, "orders"),
-                "chain": await chain_page(client, "weld"),
-            }
-
-    return arun(prepare())
 
 
 async def serious_issues(stage, *rules):

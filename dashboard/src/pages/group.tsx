@@ -12,6 +12,7 @@ import { chosenRange, gridOf, spelledRange } from "../state/range";
 import { may } from "../state/session";
 import { attempt } from "../state/toasts";
 import { count, groupName, seconds, units } from "../words";
+import { Concerns } from "./attention";
 import { SeekDialog } from "./seek";
 
 type Lag = Schemas["GroupLag"];
@@ -33,6 +34,7 @@ export function GroupPage({ group, queue }: { group: string; queue: string }) {
         {data && (
           <>
             <div>on queue <QueueLink name={queue} /></div>
+            <Concerns isAbout={(item) => item.queue === queue && item.group === group} reload={reload} />
             <div class="stats">
               <Stat label="Behind" value={count(data.offsetLag)} note={data.estimated ? "messages, estimated" : "messages"} />
               <Stat label="Oldest unread" value={seconds(data.timeLagSeconds)} tone={data.timeLagSeconds > 300 ? "warn" : undefined} />
@@ -79,7 +81,7 @@ function HeatMap({ lag }: { lag: Lag }) {
         <div class="note" role="status">
           <strong class="wrap">{shown.partition}</strong>: {count(shown.offsetLag)} messages and {seconds(shown.timeLagSeconds)} behind
           {shown.leased && ", leased"}{shown.failing > 0 && `, failed ${shown.failing} times`}; at {count(shown.acked)} of {count(shown.head)}.{" "}
-          <a href={hrefTo(["messages"], { queue: lag.queueName, partition: shown.partition })}>Messages</a>
+          <a href={hrefTo(["messages"], { queue: lag.queueName, partition: shown.partition })}>Messages of this partition</a>
         </div>
       )}
     </section>

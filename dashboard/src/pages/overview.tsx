@@ -1,20 +1,25 @@
 // Is it healthy, what is stuck, what to do: what needs attention, how much there is of what, and how it went.
 import { get } from "../api/client";
-import { PageHead, Stat, TimeRangeChoice } from "../parts";
+import { PageHead, TimeRangeChoice, toneOf, type Tone } from "../parts";
 import { Empty, Failure } from "../parts/notes";
 import { Chart } from "../parts/plot";
 import { useLoad } from "../state/loading";
+import { hrefTo } from "../state/place";
 import { latest } from "../state/pulse";
 import { chosenRange, gridOf, spelledRange } from "../state/range";
-import { count, rate, seconds, units } from "../words";
+import { count, groupName, units } from "../words";
+import { NeedsAttention, useAttention, type Attention } from "./attention";
 
 export function Overview() {
+  const { data, error, reload } = useAttention();
   if (latest.value?.queues === 0) return <FirstSteps />;
   return (
     <>
       <PageHead title="Overview"><TimeRangeChoice /></PageHead>
       <div class="stack">
-        <Figures />
+        <Failure error={error} />
+        {data && <NeedsAttention attention={data} reload={reload} />}
+        {data && <States counts={data.counts} />}
         <Charts />
       </div>
     </>
@@ -37,18 +42,38 @@ function FirstSteps() {
   );
 }
 
-function Figures() {
-  const sample = latest.value;
-  const lag = sample?.lag.time.max;
-  const letters = sample?.messages.deadLetter;
-  return (
-    <div class="stats">
-      <Stat label="In per second" value={rate(sample?.pushedPerSecond)} />
-      <Stat label="Out per second" value={rate(sample?.poppedPerSecond)} />
-      <Stat label="Waiting" value={count(sample?.messages.pending)} note={sample?.estimated ? "estimated" : "messages, slowest group"} href="/groups" />
-      <Stat label="Oldest unread" value={seconds(lag)} note="in the slowest partition" href="/groups" tone={lag !== undefined && lag > 300 ? "warn" : undefined} />
-      <Stat label="Dead letters" value={count(letters)} href="/dead-letters" tone={letters ? "bad" : undefined} />
-    </div>
+type Tally = { label: string; value: number; href: string; tone?: Tone };
+
+/** How much there is of what, by state; each leads to its list. */
+function States({ counts }: { counts: Attention["counts"] }) {
+  const { messages, jobs } = counts;
+  const byState = (states: Record<string, number>, href: (state: string) => string): Tally[] =>
+    Object.entries(states).filter(([, value]) => value > 0).map(([label, value]) => ({ label: label.replaceAll("-", " "), value, href: href(label), tone: toneOf(label) }));
+  const rows: [string, Tally[]][] = [
+    ["Messages", [
+      { label: "waiting", value: messages["pending"] ?? 0, href: "/groups" },
+      { label: "processing", value: messages["processing"] ?? 0, href: "/groups" },
+      { label: "dead letters", value: messages["deadLetter"] ?? 0, href: "/dead-letters", tone: messages["deadLetter"] ? "bad" : "plain" },
+    ]],
+    ["Consumer groups", byState(counts.groups, (condition) => hrefTo(["groups"], { condition }))],
+    ["Queues", byState(counts.queues, (condition) => hrefTo(["queues"], { condition }))],
+    ["Jobs", [
+      ...byState({ running: jobs["running"] ?? 0, ready: jobs["ready"] ?? 0, scheduled: jobs["scheduled"] ?? 0, blocked: jobs["blocked"] ?? 0 }, () => "/chains?tab=types"),
+      ...byState({ failed: jobs["failedChains"] ?? 0 }, (state) => hrefTo(["chains"], { state })),
+    ]],
+    ["Pipelines", byState(counts.pipelines, () => "/pipelines")],
+    ["Instances", byState(counts.instances, () => "/system")],
+  ];
+  const known = rows.filter(([, tallies]) => tallies.length);
+  return known.length === 0 ? null : (
+    <section class="card tallies" aria-label="States">
+      {known.map(([title, tallies]) => (
+        <div key={title} class="tally">
+          <h2>{title}</h2>
+          <div class="row">{tallies.map(({ label, value, href, tone }) => <a key={label} href={href}><strong class={`tone-${tone ?? "plain"}`}>{count(value)}</strong> {label}</a>)}</div>
+        </div>
+      ))}
+    </section>
   );
 }
 
@@ -71,6 +96,18 @@ function Charts() {
           { label: "Worst", colour: 2, values: of((point) => point.maxLagMs || null) },
         ]} />
       </div>
+      <Lag />
     </>
   );
+}
+
+/** The groups that are furthest behind now. */
+function Lag() {
+  const range = chosenRange();
+  const { data } = useLoad((signal) => get("/api/v1/analytics/group-lag", { query: spelledRange(range), signal }), [range.key], { everySeconds: 30 });
+  const byGroup = Map.groupBy(data?.series ?? [], (point) => `${groupName(point.consumerGroup)} on ${point.queueName}`);
+  const worst = [...byGroup].sort(([, a], [, b]) => (b[0]?.offsetLag ?? 0) - (a[0]?.offsetLag ?? 0)).slice(0, 4);
+  const grids = worst.map(([label, points]) => ({ label, grid: gridOf(range, data?.bucketMinutes ?? 1, points, (point) => point.bucket) }));
+  const lines = grids.map(({ label, grid }, index) => ({ label, colour: ((index % 4) + 1) as 1 | 2 | 3 | 4, values: grid.values((point) => point.offsetLag) }));
+  return <Chart title="Messages behind" note="groups furthest behind" unit={units.whole} nothing="No consumer group was behind in this time." times={data && (grids[0]?.grid.times ?? [])} range={range} lines={lines} />;
 }

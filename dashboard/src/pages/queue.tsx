@@ -14,6 +14,7 @@ import { chosenRange, gridOf, spelledRange } from "../state/range";
 import { may } from "../state/session";
 import { attempt } from "../state/toasts";
 import { ago, count, groupName, seconds, units } from "../words";
+import { Concerns } from "./attention";
 import { PushDialog } from "./push";
 import { QueueConfiguration } from "./queue-configuration";
 
@@ -33,6 +34,7 @@ export function QueuePage({ name }: { name: string }) {
       <PageHead from={["Queues", "/queues"]} title={name} state={data && <Badge word={data.isPaused ? "paused" : "open"} tone={data.isPaused ? "info" : "good"} />}>{data && <Actions queue={data} reload={reload} />}</PageHead>
       <div class="stack">
         <Failure error={error} />
+        <Concerns isAbout={(item) => item.queue === name} reload={reload} />
         {data && <Figures queue={data} />}
         <Tabs name="Parts of the queue" current={tab} tabs={[["activity", "Activity"], ["partitions", "Partitions"], ["groups", "Groups"], ["configuration", "Configuration"]]} />
         {data && tab === "activity" && <Activity name={name} />}
