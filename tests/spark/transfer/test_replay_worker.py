@@ -191,6 +191,8 @@ def test_the_program_of_the_command_runs_replays():
         "case when length(payload) > 3 then true else created_at >= timestamp'2026-01-01' end",
         "partition in ('a', 'b') and offset % 2 = 0 and -offset < 0 and upper(partition) = 'A'",
         "cast(get_json_object(payload, '$.n') as int) <=> 3 or payload is distinct from '1'",
+        r"payload rlike r'^\w+-[0-9]{1,5}$' or regexp_like(payload, 'timeout|refused')",
+        "payload ilike '%refused%' and payload not like all ('%a', 'b%')",
     ],
 )
 def test_a_condition_on_the_message_passes(spark, text):
@@ -212,6 +214,14 @@ def test_a_condition_on_the_message_passes(spark, text):
         "count(*) over () > 1",
         "rand() < 0.5",
         "repeat(payload, 1000000) = ''",
+        "payload rlike '(a|aa)+$'",
+        "not regexp_like(payload, '(a|aa)+$')",
+        "payload rlike transaction_id",
+        "payload rlike concat('(a|aa)', '+$')",
+        "payload like '%a%a%a%b'",
+        "payload ilike '%a%a%a%b'",
+        "payload like any ('x', '%a%a%a%b')",
+        "payload like transaction_id",
     ],
 )
 def test_a_condition_that_reaches_beyond_the_message_is_refused(spark, text):

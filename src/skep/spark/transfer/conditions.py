@@ -3,12 +3,15 @@
 Spark SQL can read files (by a subquery) and call any static method of Java (`reflect`). A user who
 runs `skep replay` may do both; a client that orders a replay over HTTP must not, on the machine of
 the worker. Its condition may compare, calculate, and call functions that only look at their
-arguments. What is not known to be harmless is refused.
+arguments. What is not known to be harmless is refused, and so is a pattern that could keep a task
+busy for ever.
 """
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from skep.model.errors import BadRequest
+from skep.spark.transfer.patterns import UnboundedPattern, check_like, check_regex
 from skep.spark.transfer.single_write import explained
 
 if TYPE_CHECKING:
@@ -40,6 +43,11 @@ _FUNCTIONS: Final = """
 """
 
 
+_REGEX_FUNCTIONS: Final = ("regexp", "regexp_like", "rlike")
+_LIKES: Final = ("ILike", "Like")
+_SEVERAL_LIKES: Final = ("LikeAll", "LikeAny", "NotLikeAll", "NotLikeAny")
+_ESCAPE: Final = "\\"
+
 _ALLOWED_NODES: Final = frozenset(_NODES.split())
 _ALLOWED_FUNCTIONS: Final = frozenset(_FUNCTIONS.split())
 
@@ -56,10 +64,43 @@ def check_condition(spark: "SparkSession", text: str) -> None:
         kind: str = node.getClass().getSimpleName()
         if kind not in _ALLOWED_NODES:
             raise BadRequest(f"a condition that is sent to a broker cannot contain a {kind}")
-        if (
-            kind == _FUNCTION
-            and (name := node.nameParts().mkString(".").lower()) not in _ALLOWED_FUNCTIONS
-        ):
+        name: str = node.nameParts().mkString(".").lower() if kind == _FUNCTION else ""
+        if name and name not in _ALLOWED_FUNCTIONS:
             raise BadRequest(f"a condition that is sent to a broker cannot call {name}")
-        children = node.children()
-        waiting += [children.apply(index) for index in range(children.size())]
+        children = list(_items(node.children()))
+        if kind == "RLike" or name in _REGEX_FUNCTIONS:
+            for each in children[1:]:
+                _check_pattern(_written(each))
+        elif kind in _LIKES:
+            _check_pattern(_written(children[1]), node.escapeChar())
+        elif kind in _SEVERAL_LIKES:
+            for each in _items(node.patterns()):
+                _check_pattern(str(each), _ESCAPE)
+        waiting += children
+
+
+def _items(sequence: Any) -> Iterator[Any]:
+    """Yield the items of a sequence of Scala's."""
+    return (sequence.apply(index) for index in range(sequence.size()))
+
+
+def _written(node: Any) -> str:
+    """Return a text that stands in the condition as it is; raise `BadRequest` for any other."""
+    if node.getClass().getSimpleName() != "Literal":
+        raise BadRequest(
+            "a condition that is sent to a broker cannot match by a pattern that is computed"
+        )
+    return str(node.value())
+
+
+def _check_pattern(pattern: str, escape: str | None = None) -> None:
+    """Check a pattern of LIKE, which has an escape character, or a regular expression."""
+    try:
+        if escape is None:
+            check_regex(pattern)
+        else:
+            check_like(pattern, escape)
+    except UnboundedPattern as error:
+        raise BadRequest(
+            f"a condition that is sent to a broker cannot match by {pattern!r}: {error}"
+        ) from None
