@@ -141,6 +141,24 @@ def test_dead_letters_that_match_are_put_back(skep, api, letters, flags, moved):
     assert len(dlq_ids(api, letters)) == 3 - moved
 
 
+def test_what_was_put_back_is_refused_unless_it_is_meant(skep, api, letters):
+    letter = dlq_ids(api, letters)[0]
+    skep("dlq", "redrive", letter)
+
+    assert f"redriven already: {letter}" in skep("dlq", "redrive", letter, code=1).err
+    assert skep("dlq", "redrive", letter, "--again", "-o", "json").json()["moved"] == 1
+
+
+def test_a_message_is_put_back_for_all_groups_on_request(skep, api, letters):
+    api.pop(letters, group="audit", batch=10, auto_ack=True)
+
+    skep("dlq", "redrive", dlq_ids(api, letters)[0])
+    assert api.pop(letters, group="audit") == []
+    skep("dlq", "redrive", dlq_ids(api, letters)[0], "--all-groups")
+
+    assert len(api.pop(letters, group="audit", batch=10)) == 1
+
+
 def test_dead_letters_are_put_into_another_queue(skep, api, letters):
     other = f"{letters}-other"
     target = ("--to-queue", other, "--to-partition", "x")

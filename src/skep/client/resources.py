@@ -419,10 +419,18 @@ class DeadLetters(Resource[S_co]):
 
     @RequestMethod
     def replay(
-        self, dlq_id: int, *, queue: str | None = None, partition: str | None = None
+        self,
+        dlq_id: int,
+        *,
+        queue: str | None = None,
+        partition: str | None = None,
+        groups: Literal["failed", "all"] | None = None,
     ) -> Request[Json]:
-        """Push the message of a dead letter again: where it was, or to another queue."""
-        members = _given(queue=queue, partition=partition)
+        """Push the message of a dead letter again: where it was, or to another queue.
+
+        Only the group that failed gets it if it reads that queue, unless `groups` is `all`.
+        """
+        members = _given(queue=queue, partition=partition, groups=groups)
         return ask(Json, "POST", "dlq", str(dlq_id), "replay", members=members)
 
     @RequestMethod
@@ -448,17 +456,24 @@ class DeadLetters(Resource[S_co]):
         ids: Sequence[int] | None = None,
         target_queue: str | None = None,
         target_partition: str | None = None,
+        groups: Literal["failed", "all"] | None = None,
         limit: int | None = None,
+        again: bool | None = None,
     ) -> Request[Redrive]:
-        """Push the messages of many dead letters again, in the background of the broker."""
+        """Push the messages of many dead letters again, in the background of the broker.
+
+        Only the group that failed gets them if it reads the target, unless `groups` is `all`. Ids
+        that were redriven already are refused, unless `again`.
+        """
         members = _given(
             queue=queue,
             partition=partition,
             consumerGroup=group,
             error=error,
             ids=ids,
-            target=_given(queue=target_queue, partition=target_partition) or None,
+            target=_given(queue=target_queue, partition=target_partition, groups=groups) or None,
             limit=limit,
+            again=again,
             # Ours, so that a request repeated after a lost answer starts nothing new.
             id=str(uuid4()),
             **{"from": since, "to": until},

@@ -287,6 +287,44 @@ async def test_a_redrive_of_ids_and_with_a_limit_moves_no_more(client, queue):
     assert payloads((await listed(client, queue=queue))["messages"]) == ["c", "a"]
 
 
+async def pop_as(client, queue, group):
+    return payloads(await client.pop(queue, batch=10, consumerGroup=group, autoAck="true"))
+
+
+async def test_a_redrive_reaches_the_group_that_failed_and_all_groups_on_request(client, queue):
+    await client.push({"queue": queue, "payload": 1})
+    assert await pop_as(client, queue, "audit") == [1]
+    (message,) = await client.pop(queue, consumerGroup="billing")
+    await client.ack(message, "dlq", consumerGroup="billing")
+
+    await until_ended(client, await redrive(client, queue=queue))
+
+    assert await pop_as(client, queue, "audit") == []
+    (again,) = await client.pop(queue, consumerGroup="billing")
+    await client.ack(again, "dlq", consumerGroup="billing")
+    await until_ended(client, await redrive(client, queue=queue, target={"groups": "all"}))
+    assert await pop_as(client, queue, "audit") == [1]
+    assert await pop_as(client, queue, "billing") == [1]
+
+
+async def test_letters_that_were_redriven_are_refused_unless_it_is_meant(client, queue):
+    letter = await dead_letter(client, queue)
+    ids = [letter["dlqId"]]
+    moved = await replay(client, letter)
+    name = str(uuid4())
+
+    refused = await client.post("/api/v1/dlq/redrive", {"ids": ids})
+    again = await until_ended(client, await redrive(client, ids=ids, again=True, id=name))
+
+    assert refused.status == 409
+    problem = json.loads(refused.body)
+    assert problem["code"] == "already_redriven"
+    assert moved["replayedAs"] in problem["error"]
+    assert (again["state"], again["moved"]) == ("done", 1)
+    assert await redrive(client, ids=ids, id=name) == again
+    assert payloads(await client.pop(queue, batch=10)) == ["a", "a"]
+
+
 async def test_a_redrive_repeated_with_its_id_is_the_same_one(client, queue):
     await let_die(client, queue, "a")
     name = str(uuid4())

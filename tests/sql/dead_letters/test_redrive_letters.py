@@ -199,3 +199,86 @@ async def test_a_batch_of_a_cancelled_job_does_nothing(log):
 
     assert await redrive(log, {letter: partition}, job=job, owner=owner, position=letter) == {}
     assert await letter_ids(log) == [letter]
+
+
+async def two_groups(log):
+    """A partition that two groups read; return it, and both."""
+    partition, failed = await log.partition()
+    return partition, failed, await log.subscribe("hive", "other")
+
+
+async def drained(log, group):
+    """What a group gets until there is nothing; acknowledged on delivery."""
+    names = []
+    while found := (await log.pop(group, Poll(auto_ack=True, batch=10))).messages:
+        names += [message.transaction_id for message in found]
+        await log.advance()
+    return names
+
+
+async def test_a_redriven_message_reaches_only_the_group_that_failed(log):
+    letters = await bury(log, "a", "b")
+    partition, failed, other = await two_groups(log)
+    await drained(log, failed)
+    await drained(log, other)
+
+    await redrive(log, dict.fromkeys(letters, partition), for_all=False)
+
+    assert (await log.cursor(partition, other))["available_at"] is None
+    assert await drained(log, other) == []
+    assert await drained(log, failed) == [f"dlq:{letter}" for letter in letters]
+
+
+async def test_a_group_that_is_behind_gets_all_but_the_copy(log):
+    [letter] = await bury(log, "a")
+    partition, failed, other = await two_groups(log)
+    await log.push(partition, "b")
+    leased = await log.pop(other, Poll(batch=1))
+
+    await redrive(log, {letter: partition}, for_all=False)
+    await log.push(partition, "c")
+
+    assert [message.transaction_id for message in leased.messages] == ["a"]
+    await log.advance(3600)
+    assert await drained(log, other) == ["a", "b", "c"]
+    assert await drained(log, failed) == ["a", "b", f"dlq:{letter}", "c"]
+
+
+async def test_a_target_that_the_group_does_not_read_delivers_to_all(log):
+    [letter] = await bury(log, "a")
+    target, stranger = await log.partition("spare", "z")
+
+    await redrive(log, {letter: target}, for_all=False)
+
+    assert await drained(log, stranger) == [f"dlq:{letter}"]
+
+
+async def test_letters_of_two_groups_go_each_to_its_own(log):
+    [one] = await bury(log, "a")
+    [two] = await bury(log, "b", group="other")
+    partition, failed, other = await two_groups(log)
+    await drained(log, failed)
+    await drained(log, other)
+
+    await redrive(log, {one: partition, two: partition}, for_all=False)
+
+    assert await drained(log, failed) == [f"dlq:{one}"]
+    assert await drained(log, other) == [f"dlq:{two}"]
+
+
+async def test_a_redrive_waits_for_a_cursor_before_it_pushes(log, open_log):
+    [letter] = await bury(log, "a")
+    partition, _, other = await two_groups(log)
+    second = await open_log()
+    transaction = log.connection.transaction()
+    await transaction.start()
+    await log.pop(other)
+
+    async with asyncio.timeout(60):
+        late = asyncio.create_task(redrive(second, {letter: partition}, for_all=False))
+        await until_it_waits(log, late, second)
+        await transaction.commit()
+        assert (await late)[letter].result == "moved"
+
+    await log.advance(3600)
+    assert await drained(log, other) == ["a"]

@@ -60,11 +60,12 @@ async def redrive(
     job: UUID | None = None,
     owner: UUID | None = None,
     position: int | None = None,
+    for_all: bool = True,
 ) -> dict[int, Redriven]:
     """Redrive letters, each to a partition; return what became of them, by their ids."""
     names = [f"dlq:{letter}" for letter in letters]
     rows = await log.rows(
-        "select * from skep.redrive_letters($1, $2, $3, $4, $5, $6, $7)",
+        "select * from skep.redrive_letters($1, $2, $3, $4, $5, $6, $7, $8)",
         list(letters),
         list(letters.values()),
         [key_of(name) for name in names],
@@ -72,6 +73,7 @@ async def redrive(
         job,
         owner,
         position,
+        for_all,
     )
     return {row[0]: Redriven(*row) for row in rows}
 

@@ -64,7 +64,11 @@ class Operators(Actions):
             action("end_backoff", partition=partitions, pick=picks),
             action("clear", partition=st.one_of(st.none(), partitions)),
             action(
-                "redrive", pick=picks, to=st.one_of(st.none(), partitions), is_all=st.booleans()
+                "redrive",
+                pick=picks,
+                to=st.one_of(st.none(), partitions),
+                is_all=st.booleans(),
+                for_all=st.booleans(),
             ),
         )
     )
@@ -225,8 +229,8 @@ class Operators(Actions):
         cleared = [self.plane.clear(name, self.log.now) for name in partitions if not is_held]
         assert messages == sum(cleared)
 
-    def redrive(self, pick, to, is_all):
-        """Push what died again, where it was or elsewhere."""
+    def redrive(self, pick, to, is_all, for_all):
+        """Push what died again, where it was or elsewhere, for its group or for all."""
         letters = sorted(self.arun(self._letters()))
         if not letters:
             return
@@ -235,7 +239,7 @@ class Operators(Actions):
             self.arun(self._provision(to))
         goals = {id_: to or partition for id_, (_, partition, _) in chosen}
         moves = {id_: self.plane.partitions[goal].id for id_, goal in goals.items()}
-        redriven = self.arun(redrive(self.log, moves))
+        redriven = self.arun(redrive(self.log, moves, for_all=for_all))
         assert {row.result for row in redriven.values()} == {"moved"}
         for goal in self.plane.by_id(set(goals.values())):
             ids = sorted(id_ for id_ in goals if goals[id_] == goal)
@@ -243,6 +247,11 @@ class Operators(Actions):
             head = self.plane.partitions[goal].head
             offsets = [redriven[id_].message_offset for id_ in ids]
             assert offsets == list(range(head - len(ids) + 1, head + 1))
+            for group, reader in ({} if for_all else self.plane.of_partition(goal)).items():
+                died = {id_: letter[0] for id_, letter in chosen}
+                foreign = [at for id_, at in zip(ids, offsets, strict=True) if died[id_] != group]
+                if foreign:
+                    reader.lose(foreign, self.log.now)
         self.plane.letters -= {letter for _, letter in chosen}
 
     def delete_and_create_queue(self):

@@ -1,8 +1,9 @@
 """Dead letters: show, delete, or redrive what groups gave up on.
 
 A dead letter belongs to one group: deleting it touches neither the message nor the letters of other
-groups. All groups of a queue see what is redriven into it; choose another target queue where that
-is not wanted.
+groups, and what is redriven reaches only that group: the cursors of the others pass over it in the
+same transaction. A target that the group does not read delivers to all groups of its queue, as does
+any target with `groups: all`.
 
 A redriven message is pushed under the transaction id `dlq:<id of the letter>`, and the letter is
 deleted in the same transaction. So it happens once, however often it is requested. Headers, trace
@@ -27,7 +28,7 @@ from skep.broker.timestamps import in_utc
 from skep.db.access.errors import NotExecuted
 from skep.db.access.functions import Functions
 from skep.model.encryption import OpenEnvelope
-from skep.model.errors import BadRequest, NotFound, SkepError
+from skep.model.errors import BadRequest, NotFound, Refused, SkepError
 from skep.model.ids import message_id, partition_uuid
 from skep.model.names import check_name
 from skep.model.wire import DEFAULT_PARTITION
@@ -42,10 +43,21 @@ REPLAY_TRIES: Final = 3
 """A letter that vanishes while its message is pushed is looked for again; it is gone then."""
 
 
+REDRIVEN_CALL: Final = (
+    "select id, to_partition_id, to_offset from skep.redriven_letter where id = any($1) order by id"
+)
+
+
 class LetterGone(NotFound):
     """The dead letter does not exist, or does not exist any more."""
 
     code = "gone"
+
+
+class AlreadyRedriven(Refused):
+    """Dead letters were redriven before."""
+
+    code = "already_redriven"
 
 
 class LetterFilter(
@@ -147,6 +159,8 @@ class Target(msgspec.Struct, frozen=True, omit_defaults=True):
 
     queue: str | None = None
     partition: str | None = None
+    groups: Literal["failed", "all"] = "failed"
+    """Who gets the message: the group that failed, if it reads the target; or all groups."""
 
     def check(self) -> None:
         """Make sure that the names can be used."""
@@ -245,6 +259,26 @@ class DeadLetters:
         if not await self.delete(LetterFilter(ids=(letter_id,))):
             raise LetterGone(f"dead letter {letter_id} is gone")
 
+    async def require_dead(self, chosen: LetterFilter, *, again: bool) -> LetterFilter:
+        """Refuse named letters that were redriven; with `again`, make letters of them once more."""
+        redriven = await self.sql.call(REDRIVEN_CALL, list(chosen.ids or ()))
+        if not redriven:
+            return chosen
+        names = ", ".join(str(row["id"]) for row in redriven)
+        if not again:
+            first = message_id(redriven[0]["to_partition_id"], redriven[0]["to_offset"])
+            raise AlreadyRedriven(
+                f"redriven already: {names}; {redriven[0]['id']} is message {first}. Send "
+                '"again": true to push again'
+            )
+        ids = [row["id"] for row in redriven]
+        restored = dict(map(tuple, await self.sql.rows("restore_letters", ids)))
+        if len(restored) < len(ids):
+            raise LetterGone(f"messages are not stored any more: one or several of {names}")
+        return msgspec.structs.replace(
+            chosen, ids=tuple(restored.get(each, each) for each in chosen.ids or ())
+        )
+
     async def replay(self, letter_id: int, target: Target) -> Replayed:
         """Redrive one letter."""
         target.check()
@@ -303,6 +337,7 @@ class DeadLetters:
                 for letter, name, (queue, _) in zip(letters, names, keys, strict=True)
             ],
             *(batch or (None, None, None)),
+            target.groups == "all",
         )
         moved = [Moved(*row) for row in rows]
         self._announce(moved)

@@ -91,9 +91,17 @@ class Redrives:
         *,
         limit: int | None = None,
         job_id: UUID | None = None,
+        again: bool = False,
     ) -> Redrive:
-        """Start a job and return it; with the id of a job that exists, return that one."""
+        """Start a job and return it; with the id of a job that exists, return that one.
+
+        Raises:
+            AlreadyRedriven: Letters that are named were redriven, unless `again`.
+        """
         target.check()
+        if job_id is not None and await self.sql.rows("list_redrives", job_id, 1, 0):
+            return await self.describe(job_id)
+        chosen = await self.letters.require_dead(chosen, again=again)
         total, is_estimate = await self.letters.count(chosen, COUNT_MAX)
         job_id = job_id or uuid4()
         is_new = await self.sql.value(

@@ -134,13 +134,19 @@ def redrive(
     to_partition: Annotated[
         str | None, Option(help="Target partition; default: the original, by name.")
     ] = None,
+    all_groups: Annotated[
+        bool, Option("--all-groups", help="Deliver to all groups, not only to the one that failed.")
+    ] = False,
+    again: Annotated[
+        bool, Option("--again", help="Push ids that were redriven already once more.")
+    ] = False,
     detach: Annotated[bool, Option("--detach", help="Print the id; do not wait.")] = False,
     yes: Yes = False,
     output: Output = "table",
 ) -> None:
-    """Push dead letters again: by id, by filter, or all.
+    """Push dead letters again, to the group that failed.
 
-    The broker continues if this command is interrupted.
+    Takes ids, a filter, or --all. The broker continues if this command is interrupted.
     """
     which.check(letters, is_all=every)
     if not letters:
@@ -150,7 +156,9 @@ def redrive(
         ids=letters or None,
         target_queue=to_queue,
         target_partition=to_partition,
+        groups="all" if all_groups else None,
         limit=limit,
+        again=again or None,
     )
     print_record(started if detach else _watch(client, started), output)
 

@@ -79,6 +79,8 @@ class RedriveRequest(LetterFilter, frozen=True, kw_only=True):
     limit: int | None = None
     id: UUID | None = None
     """Idempotency key: a repeated id starts nothing new."""
+    again: bool = False
+    """Push letters of `ids` that were redriven already once more, as long as they are stored."""
 
 
 class RedriveList(msgspec.Struct, frozen=True):
@@ -131,8 +133,9 @@ def dead_letter_routes(section: Section, letters: DeadLetters, redrives: Redrive
     async def replay_dead_letter(dlq_id: LetterId, asked: Target) -> Replayed:
         """Push the message of a dead letter again.
 
-        It goes back to where it was, or to the queue and partition of the body. All groups of that
-        queue get it, under the transaction id `dlq:<dlqId>`.
+        It goes back to where it was, or to the queue and partition of the body, under the
+        transaction id `dlq:<dlqId>`. Only the group that failed gets it if it reads that queue, or
+        all groups with `"groups": "all"`.
         """
         return await letters.replay(dlq_id, asked)
 
@@ -141,12 +144,14 @@ def dead_letter_routes(section: Section, letters: DeadLetters, redrives: Redrive
         access.WRITE_BY_BODY,
         body=Body(RedriveRequest, is_required=False),
         status_code=202,
+        responses={409: "Letters of `ids` were redriven already; `again` pushes them once more."},
     )
     async def start_redrive(request: AnyRequest, asked: RedriveRequest) -> Redrive:
         """Push the messages of many dead letters again, in the background.
 
         Covers everything that matches now. Each message moves once, however often it is requested.
-        All groups of the target queue get it.
+        Only the group that failed gets it if it reads the target queue, or all groups with
+        `"groups": "all"`.
         """
         await _require_redrive(requester_of(request), asked)
         if asked.ids is not None and len(asked.ids) > IDS_MAX:
@@ -155,7 +160,9 @@ def dead_letter_routes(section: Section, letters: DeadLetters, redrives: Redrive
             raise BadRequest("limit must be at least 1")
         chosen = given.without_blanks(reshaped(LetterFilter, asked))
         target = asked.target or Target()
-        return await redrives.begin(chosen, target, limit=asked.limit, job_id=asked.id)
+        return await redrives.begin(
+            chosen, target, limit=asked.limit, job_id=asked.id, again=asked.again
+        )
 
     @section.get(_REDRIVES, access.READ)
     async def list_redrives(limit: given.Limit = 100, offset: given.DeepOffset = 0) -> RedriveList:

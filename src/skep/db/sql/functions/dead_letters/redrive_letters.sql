@@ -1,17 +1,22 @@
 -- redrive_letters: push the messages of dead letters again and delete the letters.
 -- Takes   per letter, in parallel arrays; p_partition_id: the target. p_redrive_id, p_owner,
 --         p_position: the job, its owner, and its progress after this batch; null without one.
+--         p_for_all: whether all groups of the target get the messages.
 -- Returns per letter. Results: moved; duplicate (the partition already holds the message; the
 --         letter stays); gone (the letter or its target no longer exists). No row at all: the job
 --         is not running under this owner.
 -- Raises  40001 if a letter vanished while its message was pushed; everything is rolled back.
--- Locks   the skep.redrive row; as lock_partitions; as push_distinct; then skep.dead_letter rows
---         for update, in id order.
+-- Locks   the skep.redrive row; as lock_partitions; unless p_for_all, as lock_cursors, all cursors
+--         of the targets; as push_distinct; then skep.dead_letter rows for update, in id order.
 -- Why     Letters come last, as in every function that holds a partition or cursor and touches
---         letters; nothing waits after they are deleted. A push in vain is rolled back.
+--         letters; nothing waits after they are deleted. A push in vain is rolled back. A letter is
+--         one group's: the others, which have or had the message, pass over its second copy. A
+--         target that the group does not read delivers to all groups. The cursors are held from
+--         before the push, which wakes those that are idle: no claim takes a message that is about
+--         to be passed over. A group that subscribes or seeks back later reads the log as it is.
 create function skep.redrive_letters(
   p_letter_id bigint[], p_partition_id bigint[], p_key bytea[], p_envelope bytea[],
-  p_redrive_id uuid, p_owner uuid, p_position bigint)
+  p_redrive_id uuid, p_owner uuid, p_position bigint, p_for_all boolean default true)
 returns table (
   letter_id bigint, result text, queue_id integer, partition_id bigint, message_offset bigint)
 language plpgsql as $$
@@ -23,6 +28,9 @@ declare
   v_to_partition bigint[];
   v_to_offset bigint[];
   v_moved bigint[];
+  v_read_partition bigint[];         -- the cursors of the targets
+  v_read_group integer[];
+  v_run record;
 begin
   if p_redrive_id is not null then
     perform 1 from skep.redrive r
@@ -33,6 +41,12 @@ begin
   end if;
 
   perform skep.lock_partitions(v_target);
+  if not p_for_all then
+    select array_agg(c.partition_id), array_agg(c.group_id)
+    into v_read_partition, v_read_group
+    from skep.cursor c where c.partition_id = any(v_target);
+    perform skep.lock_cursors(v_read_partition, v_read_group);
+  end if;
   select array_agg(l.id), array_agg(v_target[l.partition]), array_agg(l.at),
          array_agg(l.id) filter (where not l.is_duplicate)
   into v_letter_id, v_to_partition, v_to_offset, v_moved
@@ -50,6 +64,28 @@ begin
   cross join lateral unnest(m.ids, m.partition, d.push_offset, d.push_is_duplicate)
     l(id, partition, at, is_duplicate)
   where m.ids is not null and l.at is not null;
+
+  for v_run in
+    select m.partition_id, min(m.at) as first, max(m.at) as last,
+           (select array_agg(r.group_id) from unnest(v_read_partition, v_read_group)
+              r(partition_id, group_id)
+            where r.partition_id = m.partition_id and r.group_id <> m.group_id) as others
+    from (
+      select t.partition_id, d.group_id, t.at,
+             t.at - row_number() over (partition by t.partition_id, d.group_id order by t.at)
+               as run
+      from unnest(v_letter_id, v_to_partition, v_to_offset) t(id, partition_id, at)
+      join skep.dead_letter d on d.id = t.id and t.id = any(v_moved)
+      where (t.partition_id, d.group_id) in (
+        select r.partition_id, r.group_id from unnest(v_read_partition, v_read_group)
+          r(partition_id, group_id))
+    ) m
+    group by m.partition_id, m.group_id, m.run
+    order by m.partition_id, min(m.at)
+  loop
+    perform skep.pass_cursors(
+      v_run.partition_id, v_run.others, v_run.first, v_run.last, skep.now());
+  end loop;
 
   perform 1 from skep.dead_letter d where d.id = any(v_letter_id) order by d.id for update;
   if (select count(*) from skep.dead_letter d where d.id = any(v_moved))
