@@ -15,12 +15,34 @@ def test_what_is_there_is_shown_from_the_start(skep, api, queue):
     api.push(queue, {"n": 2}, partition="q")
 
     table = skep("tail", queue, "--from", "start", "--limit", "2").out
-    assert "t-1" in table
+    assert '  p  {"n":1}' in table
+    assert "t-1" in skep("tail", queue, "--from", "start", "--limit", "2", "-o", "wide").out
     only = skep(
         "tail", queue, "--from", "start", "--partition", "q", "--limit", "1", "-o", "ndjson"
     )
     assert only.ndjson()[0]["data"] == {"n": 2}
     assert len(api.pop(queue, batch=10, partitions=0)) == 2  # nothing was consumed
+
+
+@pytest.mark.parametrize(
+    ("flags", "found"),
+    [
+        (("--payload", "$.total >= 20"), [{"total": 20}]),
+        (("--payload", "lat"), [{"city": "lat"}]),
+        (("--header", "source=web"), [{"city": "lat"}]),
+        (("--header", "source=web", "--partition", "other"), []),
+    ],
+)
+def test_only_what_matches_is_shown(skep, queue, flags, found):
+    skep("push", queue, '{"total": 10}', '{"total": 20}')
+    skep("push", queue, '{"city": "lat"}', "--header", "source=web")
+
+    ended = ("--from", "start", "--limit", "1", "--idle", "0.5", "-o", "ndjson")
+    shown = skep("tail", queue, *flags, *ended, code=0 if found else 4).ndjson()
+
+    assert [message["data"] for message in shown] == found
+    listed = skep("messages", "list", queue, *flags, "-o", "ndjson").ndjson()
+    assert len(listed) == len(found)
 
 
 @pytest.mark.parametrize("output", ["json", "yaml"])
@@ -97,4 +119,12 @@ def test_a_line_says_what_could_not_be_decrypted():
         "error": "no key",
     }
 
-    assert message_line(message).plain == "12:00:00.123 p t [no key] null"
+    assert message_line(message).plain == "12:00:00.123  p  [no key] null"
+
+
+def test_in_a_terminal_a_message_is_one_line():
+    message = {"createdAt": "2026-01-31T12:00:00.123Z", "partition": "p", "data": "long " * 40}
+
+    line = message_line({**message, "transactionId": "t"}, width=40).plain
+
+    assert (len(line), line[-1]) == (40, "…")

@@ -17,15 +17,19 @@ from skep.cli.admin.top_figures import (
     NAMES,
     POPPED,
     PUSHED,
+    TRAIL_READINGS,
     Reading,
+    Trail,
     by_label,
     frame_between,
     percentiles,
     read_exposition,
     total,
 )
-from skep.cli.admin.top_view import render_frame, spell_seconds
-from skep.client.values import GroupEntry, MessageCounts, QueueSummary
+from skep.cli.admin.top_keys import GROUP_ORDERS, HELP, QUEUE_ORDERS, View, sorted_queues
+from skep.cli.admin.top_view import group_detail, queue_detail, render_frame, sparkline
+from skep.cli.shared.spelling import spell_seconds
+from skep.client.values import GroupEntry, MessageCounts, PartitionLag, QueueSummary
 
 NOW = datetime(2026, 7, 1, 12, tzinfo=UTC)
 COUNTS = {"pending": 7, "deadLetter": 1}
@@ -51,9 +55,9 @@ def queue_named(name, *, pending=0, is_paused=False):
     return QueueSummary(id=name, name=name, created_at=NOW, messages=counts, is_paused=is_paused)
 
 
-def shown(frame):
+def shown(frame, **how):
     console = Console(width=140, record=True, file=io.StringIO())
-    console.print(render_frame(frame, url="http://broker"))
+    console.print(render_frame(frame, url="http://broker", **how))
     return console.export_text()
 
 
@@ -81,8 +85,9 @@ def test_rates_are_what_happened_between_two_readings():
     frame = frame_between(before, now)
 
     assert frame.rates == (100.0, 10.0, 20.0)
-    assert [row.name for row in frame.queues] == ["a", "b", "c"]
-    assert frame.queues[0].rates.pushed == 100.0
+    rows = sorted_queues(frame, View())
+    assert [row.name for row in rows] == ["a", "b", "c"]
+    assert rows[0].rates.pushed == 100.0
 
 
 def test_a_worker_that_was_started_again_counts_from_zero():
@@ -145,6 +150,76 @@ def test_the_page_shows_queues_groups_instances_and_trouble():
     assert " 7 " in text
 
 
+def group_behind(lag):
+    return GroupEntry(name="billing", queue_name="a", condition="lagging", total_lag=lag)
+
+
+def test_a_group_that_grows_is_told_by_its_trail():
+    trail, frames = Trail(), []
+    for second, lag in enumerate([100, 90, 300, 500]):
+        now = reading(float(second), groups=[group_behind(lag)])
+        frames.append(frame_between(reading(second - 1.0), now, trail))
+
+    assert [frame.groups[0].is_growing for frame in frames] == [False, False, False, True]
+    assert frames[-1].groups[0].growth == pytest.approx(400 / 3)
+    assert frames[-1].groups[0].trail == [100, 90, 300, 500]
+
+
+def test_a_sparkline_has_the_latest_value_last_and_the_highest_full():
+    assert sparkline([0, 7, 14]).lstrip() == "▁▅█"
+    assert sparkline([]) == " " * TRAIL_READINGS
+
+
+def pressed(*keys, rows=3):
+    view = View()
+    for key in keys:
+        view = view.press(key, rows)
+    return view
+
+
+def test_keys_choose_a_row_and_open_and_close_it():
+    assert pressed("\x1b[B", "j", "j").row == 2
+    assert pressed("\x1b[B", "k", "k").row == 0
+    assert pressed("\r").is_open
+    assert not pressed("\r", "\x1b").is_open
+    assert not pressed("\r", rows=0).is_open
+    assert pressed("\t", "\r").table == "groups"
+    assert pressed("\r", "q") is None
+    assert pressed("\x1b") is None
+
+
+def test_keys_sort_each_table_by_its_columns():
+    assert [pressed(*"s" * times).order for times in range(7)] == [*QUEUE_ORDERS, "busiest"]
+    assert [pressed("\t", *"s" * times).order for times in range(5)] == [*GROUP_ORDERS, "lag"]
+    queues = [queue_named("b", pending=5), queue_named("a", pending=9)]
+    frame = frame_between(reading(0.0), reading(1.0, queues=queues))
+    assert [row.name for row in sorted_queues(frame, pressed("s"))] == ["a", "b"]
+    assert [row.name for row in sorted_queues(frame, pressed("s", "r"))] == ["b", "a"]
+
+
+def test_the_help_names_the_keys():
+    text = shown(frame_between(reading(0.0), reading(1.0)), view=pressed("?"))
+
+    assert all(what in text for _, what in HELP)
+    assert not pressed("?", "?").has_help
+
+
+def test_a_queue_is_opened_with_its_groups_and_a_group_with_its_partitions():
+    now = reading(1.0, queues=[queue_named("a", pending=7)], groups=[group_behind(7)])
+    frame = frame_between(reading(0.0), now)
+    partitions = [
+        PartitionLag(
+            partition="p-9", partition_id="id", offset_lag=7, time_lag_seconds=60, failing=2
+        )
+    ]
+
+    queue = shown(frame, detail=queue_detail(frame, frame.queues[0]))
+    group = shown(frame, detail=group_detail(frame.groups[0], partitions))
+
+    assert ("queue a" in queue, "billing" in queue) == (True, True)
+    assert ("billing on a" in group, "p-9" in group) == (True, True)
+
+
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [(None, "-"), (0, "0 s"), (0.0015, "1.5 ms"), (2.25, "2.2 s"), (600, "10 min")],
@@ -175,6 +250,10 @@ def test_q_ends_it_and_leaves_the_terminal_as_it_was(broker, api, queue, config_
             seen = b""
             while b"consumer groups" not in seen:
                 seen += os.read(ours, 65536)
+            os.write(ours, b"\r\x1b[D?")
+            while b"show or hide" not in seen:
+                seen += os.read(ours, 65536)
+            assert b"queue queue" in seen
             os.write(ours, b"q")
             while b"\x1b[?1049l" not in seen:
                 seen += os.read(ours, 65536)

@@ -1,7 +1,9 @@
 """`skep top`: live figures of a broker in the terminal."""
 
+import re
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -9,16 +11,23 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 from typer import Option
 
+from skep.cli.admin.top_keys import View, sorted_groups, sorted_queues
 from skep.cli.shared.connection import with_client
 from skep.model.errors import Unavailable
+from skep.model.wire import QUEUE_MODE
 
 if TYPE_CHECKING:
-    from skep.cli.admin.top_figures import Reading
+    from rich.console import RenderableType
+
+    from skep.cli.admin.top_figures import Frame, Reading
     from skep.client import Client
 
 QUEUES_READ: Final = 200
 """Queues and groups read each time: the newest queues, the first groups by name."""
+PARTITIONS_SHOWN: Final = 20
 PIPE_WIDTH: Final = 120
+_KEY: Final = re.compile(r"\x1b[\[O][A-Z]|.", re.DOTALL)
+"""An arrow is a sequence of three characters."""
 
 WaitForKey: TypeAlias = Callable[[float], str | None]
 """Waits up to so many seconds for a key."""
@@ -32,9 +41,10 @@ def top(
     once: Annotated[bool, Option("--once", help="Print one page after one interval.")] = False,
     rows: Annotated[int, Option(min=1, max=200, help="Maximum rows of each table.")] = 12,
 ) -> None:
-    """Watch throughput, lag, latency and instances; `q` quits.
+    """Watch throughput, lag, latency and instances; `?` for help.
 
-    Rates, latencies and parked polls are of the instance that answers, the rest is of all.
+    Rates, latencies and parked polls are of the instance that answers, the rest is of all. Groups
+    whose lag grows are red.
     """
     from rich.console import Console
 
@@ -82,33 +92,62 @@ def _instances(client: "Client") -> "list[dict[str, Any]] | None":
 
 
 def _watch(client: "Client", before: "Reading", *, url: str, interval: float, rows: int) -> None:
-    """Show a page after each interval until `q` or Ctrl-C. A broker may go and come back."""
+    """Show a page after each interval and each key until `q`. A broker may go and come back."""
     from rich.console import Console
     from rich.live import Live
     from rich.text import Text
 
-    from skep.cli.admin.top_figures import frame_between
+    from skep.cli.admin.top_figures import Trail, frame_between
     from skep.cli.admin.top_view import render_frame
 
     waiting = Text(f"skep top {url}: first page in {interval:g} s; q quits", style="dim")
     console = Console(highlight=False)
+    trail, frame, view = Trail(), None, View()
+    read_at = time.monotonic() + interval
     with (
         suppress(KeyboardInterrupt),
         keys() as wait_for_key,
         Live(waiting, console=console, screen=console.is_terminal, auto_refresh=False) as live,
     ):
         live.refresh()
-        while wait_for_key(interval) not in {"q", "Q", "\x1b"}:
+        while True:
+            key = wait_for_key(max(read_at - time.monotonic(), 0))
+            if key is not None:
+                shown = (frame.queues, frame.groups)[view.table == "groups"] if frame else ()
+                pressed = view.press(key, len(shown))
+                if pressed is None:
+                    return
+                view = pressed
             try:
-                now = read_broker(client)
+                if time.monotonic() >= read_at:
+                    read_at = time.monotonic() + interval
+                    now = read_broker(client)
+                    frame, before = frame_between(before, now, trail), now
+                if frame is None:
+                    continue
+                detail = _read_detail(client, frame, view) if view.is_open else None
             except Unavailable as error:
-                live.update(
-                    Text(f"skep top {url}: {error.message}", style="bold red"), refresh=True
-                )
+                said = Text(f"skep top {url}: {error.message}", style="bold red")
+                live.update(said, refresh=True)
                 continue
-            frame = frame_between(before, now)
-            live.update(render_frame(frame, url=url, rows=rows), refresh=True)
-            before = now
+            page = render_frame(frame, url=url, rows=rows, view=view, detail=detail)
+            live.update(page, refresh=True)
+
+
+def _read_detail(client: "Client", frame: "Frame", view: View) -> "list[RenderableType]":
+    """Return what is known of the chosen queue or group."""
+    from skep.cli.admin.top_view import group_detail, queue_detail
+
+    if view.table == "queues":
+        queues = sorted_queues(frame, view)
+        return queue_detail(frame, queues[min(view.row, len(queues) - 1)])
+    groups = sorted_groups(frame, view)
+    group = groups[min(view.row, len(groups) - 1)]
+    name = QUEUE_MODE if group.name == "default group" else group.name
+    found = client.groups.lag(name, group.queue, limit=QUEUES_READ).partitions
+    behind = [each for each in found if each.offset_lag or each.failing]
+    behind.sort(key=lambda each: (-each.failing, -each.offset_lag))
+    return group_detail(group, behind[:PARTITIONS_SHOWN])
 
 
 @contextmanager
@@ -117,22 +156,22 @@ def keys() -> Generator[WaitForKey]:
     if not sys.stdin.isatty():
         yield time.sleep
         return
+    import os
+    import select
     import termios
     import tty
 
     terminal = sys.stdin.fileno()
     saved = termios.tcgetattr(terminal)
+    pressed: deque[str] = deque()
+
+    def wait_for_key(seconds: float) -> str | None:
+        if not pressed and select.select([terminal], [], [], seconds)[0]:
+            pressed.extend(_KEY.findall(os.read(terminal, 1024).decode(errors="replace")))
+        return pressed.popleft() if pressed else None
+
     try:
         tty.setcbreak(terminal)
-        yield _wait_for_key
+        yield wait_for_key
     finally:
         termios.tcsetattr(terminal, termios.TCSADRAIN, saved)
-
-
-def _wait_for_key(seconds: float) -> str | None:
-    import os
-    import select
-
-    terminal = sys.stdin.fileno()
-    ready, _, _ = select.select([terminal], [], [], seconds)
-    return os.read(terminal, 1).decode(errors="replace") if ready else None

@@ -1,15 +1,17 @@
-"""What `skep top` shows, computed from two readings of a broker. Pure.
+"""What `skep top` shows, computed from two readings of a broker and those before. Pure.
 
 Rates and percentiles are of the time between the readings, in the instance that answered;
 messages, lag, groups and instances are of the whole installation.
 """
 
 import re
+from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
+from skep.model.wire import QUEUE_MODE
 from skep.telemetry.histograms import quantile
 
 if TYPE_CHECKING:
@@ -41,6 +43,8 @@ _LATENCIES: Final[tuple[tuple[str, str, Mapping[str, str]], ...]] = (
     ("SQL call", SQL, {}),
 )
 SHARES: Final = (0.5, 0.95, 0.99)
+TRAIL_READINGS: Final = 24
+"""As many as a sparkline has characters."""
 
 Labels: TypeAlias = frozenset[tuple[str, str]]
 Metrics: TypeAlias = Mapping[str, Mapping[Labels, float]]
@@ -88,6 +92,44 @@ class QueueRow(NamedTuple):
     pending: int
     dead_letters: int
     is_paused: bool
+    trail: Sequence[float] = ()
+    """Messages per second in and out, the latest last."""
+
+
+class GroupRow(NamedTuple):
+    """A group on a queue, and where its lag goes."""
+
+    name: str
+    queue: str
+    condition: str
+    lag: int
+    growth: float
+    """Messages per second, over the trail."""
+    is_growing: bool
+    """All of the later half of the trail is above the earlier half."""
+    oldest_s: float
+    behind: int
+    partitions: int
+    trail: Sequence[float] = ()
+    """Lag, the latest last."""
+
+
+class Trail:
+    """What earlier readings said of each queue and group."""
+
+    def __init__(self) -> None:
+        self._seen: Final[dict[object, deque[tuple[float, float]]]] = {}
+
+    def add(self, key: object, at: float, value: float) -> Sequence[float]:
+        """Add what a reading says, and return it with those before."""
+        points = self._seen.setdefault(key, deque(maxlen=TRAIL_READINGS))
+        points.append((at, value))
+        return [value for _, value in points]
+
+    def growth_of(self, key: object) -> float:
+        """Return how fast a value grows, per second."""
+        (begin, first), (end, last) = self._seen[key][0], self._seen[key][-1]
+        return (last - first) / (end - begin) if end > begin else 0.0
 
 
 class Frame(NamedTuple):
@@ -97,9 +139,7 @@ class Frame(NamedTuple):
     rates: Rates
     latencies: Sequence[Latency]
     queues: Sequence[QueueRow]
-    """The busiest first."""
-    groups: "Sequence[GroupEntry]"
-    """Those furthest behind first."""
+    groups: Sequence[GroupRow]
     instances: Sequence[Mapping[str, Any]] | None
     overview: Mapping[str, Any]
     parked: int
@@ -111,8 +151,9 @@ class Frame(NamedTuple):
     warnings: Sequence[str]
 
 
-def frame_between(before: Reading, now: Reading) -> Frame:
-    """Return the page of two readings."""
+def frame_between(before: Reading, now: Reading, trail: Trail | None = None) -> Frame:
+    """Return the page of two readings; the trail has those before, and gets this one."""
+    trail = trail or Trail()
     seconds = max(now.at - before.at, 1e-9)
 
     def grown(name: str) -> dict[Labels, float]:
@@ -131,8 +172,8 @@ def frame_between(before: Reading, now: Reading) -> Frame:
         latencies=[
             Latency(title, percentiles(grown(name), labels)) for title, name, labels in _LATENCIES
         ],
-        queues=_queue_rows(now.queues, flows, seconds),
-        groups=sorted(now.groups, key=lambda group: group.total_lag or 0, reverse=True),
+        queues=_queue_rows(now, flows, seconds, trail),
+        groups=[_group_row(group, now.at, trail) for group in now.groups],
         instances=now.instances,
         overview=now.overview,
         parked=int(total(now.metrics[PARKED])),
@@ -164,19 +205,41 @@ def percentiles(
 
 
 def _queue_rows(
-    queues: "Sequence[QueueSummary]", flows: Sequence[Mapping[str, float]], seconds: float
+    now: Reading, flows: Sequence[Mapping[str, float]], seconds: float, trail: Trail
 ) -> list[QueueRow]:
-    rows = [
-        QueueRow(
-            queue.name,
-            Rates(*(flow.get(queue.name, 0.0) / seconds for flow in flows)),
-            queue.messages.pending,
-            queue.messages.dead_letter,
-            queue.is_paused,
+    rows: list[QueueRow] = []
+    for queue in now.queues:
+        rates = Rates(*(flow.get(queue.name, 0.0) / seconds for flow in flows))
+        rows.append(
+            QueueRow(
+                queue.name,
+                rates,
+                queue.messages.pending,
+                queue.messages.dead_letter,
+                queue.is_paused,
+                trail.add(queue.name, now.at, rates.pushed + rates.delivered),
+            )
         )
-        for queue in queues
-    ]
-    return sorted(rows, key=lambda row: (-sum(row.rates), -row.pending, row.name))
+    return rows
+
+
+def _group_row(group: "GroupEntry", at: float, trail: Trail) -> GroupRow:
+    key = (group.name, group.queue_name)
+    lag = group.total_lag or 0
+    lags = trail.add(key, at, lag)
+    half = len(lags) // 2
+    return GroupRow(
+        name="default group" if group.name == QUEUE_MODE else group.name,
+        queue=group.queue_name,
+        condition=group.condition,
+        lag=lag,
+        growth=trail.growth_of(key),
+        is_growing=half > 0 and min(lags[half:]) > max(lags[:half]),
+        oldest_s=group.max_time_lag if lag else 0,
+        behind=group.partitions_with_lag,
+        partitions=group.partition_count,
+        trail=lags,
+    )
 
 
 def _warnings(now: Reading) -> list[str]:

@@ -1,5 +1,6 @@
 """How `skep top` renders a page."""
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from rich.columns import Columns
@@ -8,18 +9,34 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from skep.cli.admin.top_figures import SHARES, Frame
-from skep.cli.shared.spelling import spell_seconds
+from skep.cli.admin.top_figures import SHARES, TRAIL_READINGS, Frame, GroupRow, QueueRow
+from skep.cli.admin.top_keys import HELP, View, sorted_groups, sorted_queues
+from skep.cli.shared.spelling import spell_bytes, spell_seconds, style_of
 
 ROWS_SHOWN: Final = 12
-_FAR_BEHIND_S: Final = 300
+_FIRST_VIEW: Final = View()
+_BARS: Final = "▁▂▃▄▅▆▇█"
 
 
-def render_frame(frame: Frame, *, url: str, rows: int = ROWS_SHOWN) -> RenderableType:
-    """Render a page with at most so many rows in each table."""
+def render_frame(
+    frame: Frame,
+    *,
+    url: str,
+    rows: int = ROWS_SHOWN,
+    view: View = _FIRST_VIEW,
+    detail: Sequence[RenderableType] | None = None,
+) -> RenderableType:
+    """Render a page with at most so many rows in each table; `detail` stands in their place."""
     parts: list[RenderableType] = [
         _headline(frame, url),
         *(Text(f"! {text}", style="bold red") for text in frame.warnings),
+    ]
+    if view.has_help:
+        keys = _grid([(f" {key} ", what) for key, what in HELP], aligned="left")
+        parts.append(Panel(keys, title="keys", border_style="cyan", expand=False))
+    if detail is not None:
+        return Group(*parts, *detail)
+    parts += [
         Columns(
             [
                 Panel(_messages(frame), title="messages", border_style="dim"),
@@ -27,12 +44,66 @@ def render_frame(frame: Frame, *, url: str, rows: int = ROWS_SHOWN) -> Renderabl
                 Panel(_broker(frame), title="broker", border_style="dim"),
             ],
         ),
-        _queues(frame, rows),
-        _groups(frame, rows),
+        _queues(sorted_queues(frame, view), rows, view),
+        _groups(sorted_groups(frame, view), rows, view),
     ]
     if frame.instances is not None and len(frame.instances) > 1:
         parts.append(_instances(frame, rows))
     return Group(*parts)
+
+
+def queue_detail(frame: Frame, queue: QueueRow) -> list[RenderableType]:
+    """Render all that is known of a queue, and its groups."""
+    rates = zip(("in", "out", "acked"), queue.rates, strict=True)
+    facts = [
+        *((name, f"{rate:,.1f}/s") for name, rate in rates),
+        ("waiting", f"{queue.pending:,}"),
+        ("dead letters", f"{queue.dead_letters:,}"),
+        ("state", "paused" if queue.is_paused else "delivering"),
+        ("in and out", sparkline(queue.trail)),
+    ]
+    groups = [group for group in frame.groups if group.queue == queue.name]
+    return [_panel(f"queue {queue.name}", facts), _groups(groups, len(groups), View(row=-1))]
+
+
+def group_detail(group: GroupRow, partitions: Sequence[Any]) -> list[RenderableType]:
+    """Render all that is known of a group on a queue, and its partitions that are behind."""
+    drains = group.lag / -group.growth if group.growth < 0 and group.lag else None
+    facts = [
+        ("condition", group.condition),
+        ("lag", f"{group.lag:,}"),
+        ("growth", f"{group.growth:+,.1f}/s"),
+        ("drained in", spell_seconds(drains)),
+        ("oldest", spell_seconds(group.oldest_s)),
+        ("partitions behind", f"{group.behind:,} of {group.partitions:,}"),
+        ("lag so far", _lag_so_far(group)),
+    ]
+    table = _table("partitions behind", ("partition",), ("lag", "oldest", "leased", "failing"))
+    for each in partitions:
+        table.add_row(
+            each.partition,
+            f"{each.offset_lag:,}",
+            spell_seconds(each.time_lag_seconds),
+            "yes" if each.leased else "",
+            f"{each.failing:,}" if each.failing else "",
+            style="red" if each.failing else "",
+        )
+    return [_panel(f"{group.name} on {group.queue}", facts), table]
+
+
+def sparkline(values: Sequence[float], *, floor: float = 0) -> str:
+    """Return values as bars, the highest full and the floor lowest; blank before the first."""
+    height = max(values, default=0) - floor
+    places = [
+        round((value - floor) / height * (len(_BARS) - 1)) if height else 0 for value in values
+    ]
+    return "".join(_BARS[place] for place in places).rjust(TRAIL_READINGS)
+
+
+def _lag_so_far(group: GroupRow) -> str:
+    """Return the trail from its lowest value on: a large lag that grows would look level else."""
+    low, high = min(group.trail, default=0), max(group.trail, default=0)
+    return sparkline(group.trail, floor=low if high > low * 1.01 else 0)
 
 
 def _headline(frame: Frame, url: str) -> RenderableType:
@@ -40,15 +111,21 @@ def _headline(frame: Frame, url: str) -> RenderableType:
     return Text.assemble(
         ("skep top ", "bold"),
         f"{url}  {frame.moment:%H:%M:%S} UTC  ",
-        (f"{found['queues']:,} queues, {found['partitions']:,} partitions", "dim"),
+        (f"{found['queues']:,} queues, {found['partitions']:,} partitions  ? help", "dim"),
     )
 
 
-def _grid(rows: list[tuple[str, ...]], *, header: tuple[str, ...] = ()) -> Table:
+def _panel(title: str, facts: list[tuple[str, str]]) -> Panel:
+    return Panel(_grid(facts, aligned="left"), title=title, border_style="dim", expand=False)
+
+
+def _grid(
+    rows: Sequence[tuple[str, ...]], *, header: tuple[str, ...] = (), aligned: Any = "right"
+) -> Table:
     table = Table(box=None, show_header=bool(header), header_style="dim", pad_edge=False)
     for index in range(len(rows[0])):
         title = header[index] if header else ""
-        table.add_column(title, justify="left" if index == 0 else "right", no_wrap=True)
+        table.add_column(title, justify="left" if index == 0 else aligned, no_wrap=True)
     for row in rows:
         table.add_row(*row)
     return table
@@ -85,48 +162,61 @@ def _broker(frame: Frame) -> Table:
             ("parked polls", f"{frame.parked:,}"),
             ("oldest waiting", spell_seconds(lag["time"]["max"])),
             ("connections", f"{frame.busy_connections} of {frame.connections} busy"),
-            ("CPU, memory", f"{frame.cpu_share:.0%}, {frame.memory_bytes / 2**20:,.0f} MiB"),
+            ("CPU, memory", f"{frame.cpu_share:.0%}, {spell_bytes(frame.memory_bytes)}"),
         ]
     )
 
 
-def _table(title: str, texts: tuple[str, ...], figures: tuple[str, ...]) -> Table:
+def _table(title: str, texts: tuple[str, ...], figures: tuple[str, ...], order: str = "") -> Table:
     table = Table(title=title, title_justify="left", title_style="bold", box=None, expand=True)
-    for column in texts:
-        table.add_column(column, header_style="dim")
-    for column in figures:
-        table.add_column(column, justify="right", header_style="dim")
+    for column in (*texts, *figures):
+        justify: Any = "left" if column in texts else "right"
+        style = "bold" if column == order else "dim"
+        table.add_column(column, justify=justify, header_style=style, no_wrap=column != "queue")
     return table
 
 
-def _queues(frame: Frame, rows: int) -> Table:
-    figures = ("in/s", "out/s", "acked/s", "waiting", "dead letters", "state")
-    table = _table("queues", ("name",), figures)
-    for row in frame.queues[:rows]:
+def _visible(rows: Sequence[Any], count: int, view: View, table: str) -> list[tuple[Any, bool]]:
+    """Return the rows around the chosen one, each with whether it is that."""
+    chosen = min(view.row, len(rows) - 1) if view.table == table else -1
+    first = max(chosen - count + 1, 0)
+    places = enumerate(rows[first : first + count], first)
+    return [(row, place == chosen) for place, row in places]
+
+
+def _queues(queues: Sequence[QueueRow], rows: int, view: View) -> Table:
+    figures = ("in/s", "out/s", "acked/s", "", "waiting", "dead letters", "state")
+    table = _table(f"queues by {view.order_of('queues')}", ("queue",), figures, view.order)
+    for row, is_chosen in _visible(queues, rows, view, "queues"):
+        style = "" if sum(row.rates) else "dim"
         table.add_row(
             row.name,
             *(f"{each:,.0f}" if each else "-" for each in row.rates),
+            sparkline(row.trail),
             f"{row.pending:,}",
             f"{row.dead_letters:,}",
             "paused" if row.is_paused else "",
-            style="" if sum(row.rates) else "dim",
+            style=f"{style} reverse" if is_chosen else style,
         )
     return table
 
 
-def _groups(frame: Frame, rows: int) -> Table:
-    figures = ("lag", "oldest", "partitions behind", "condition")
-    table = _table("consumer groups", ("name", "queue"), figures)
-    for group in frame.groups[:rows]:
-        is_late = group.max_time_lag >= _FAR_BEHIND_S
+def _groups(groups: Sequence[GroupRow], rows: int, view: View) -> Table:
+    figures = ("lag", "growth", "", "oldest", "behind", "condition")
+    title = f"consumer groups by {view.order_of('groups')}"
+    table = _table(title, ("group", "queue"), figures, view.order)
+    for group, is_chosen in _visible(groups, rows, view, "groups"):
+        style = "red" if group.is_growing else ""
         table.add_row(
             group.name,
-            group.queue_name,
-            f"{group.total_lag or 0:,}",
-            spell_seconds(group.max_time_lag) if group.total_lag else "-",
-            f"{group.partitions_with_lag:,} of {group.partition_count:,}",
-            group.condition,
-            style="yellow" if is_late else "",
+            group.queue,
+            f"{group.lag:,}",
+            f"{group.growth:+,.0f}/s" if round(group.growth) else "-",
+            _lag_so_far(group),
+            spell_seconds(group.oldest_s) if group.lag else "-",
+            f"{group.behind:,} of {group.partitions:,}",
+            Text(group.condition, style=style or style_of(group.condition)),
+            style=f"{style} reverse" if is_chosen else style,
         )
     return table
 

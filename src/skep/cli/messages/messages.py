@@ -34,7 +34,20 @@ OfPartition = Annotated[str | None, Option("--partition", help="Partition name o
 OfPartitionId = Annotated[str | None, Option("--partition-id", help="Partition id of the message.")]
 ForGroup = Annotated[str | None, Option("--group", help="Only this group; default: all groups.")]
 
-_COLUMNS: Final = ("createdAt as stored", "partition", "status", "transactionId", "id")
+OnlyHeader = Annotated[
+    str | None, Option("--header", help="Only messages with this header: `name=value`, or a name.")
+]
+OnlyPayload = Annotated[
+    str | None,
+    Option(
+        "--payload",
+        help="Only payloads with this text, or that fulfil `$.customer.id = 7`; also !=, <, <=, >, "
+        ">= and ~ (contains).",
+    ),
+]
+PREVIEW_CHARS: Final = 200
+
+_COLUMNS: Final = ("createdAt as stored", "partition", "status", "id", "preview as payload")
 _PEEK_COLUMNS: Final = ("createdAt as stored", "partition", "transactionId", "id", "data")
 _TRACE_COLUMNS: Final = (
     *("created_at as at", "event_type as type", "consumer_group as group"),
@@ -62,21 +75,19 @@ def list_messages(
     transaction_id: Annotated[
         str | None, Option(help="Only this transaction id, whenever it was pushed.")
     ] = None,
+    header: OnlyHeader = None,
+    payload: OnlyPayload = None,
     since: Since = None,
     until: Until = None,
 ) -> Any:
     """List messages, newest first. Shows the last hour, unless --since is passed."""
-    page = client.messages.find(
-        queue=queue,
-        partition=partition,
-        status=status,
-        since=since,
-        until=until,
-        transaction_id=transaction_id,
-        limit=limit,
-        cursor=cursor,
-    )
-    return page.messages, page.next_cursor
+    from skep.client.endpoints import path_of
+
+    which = {"queue": queue, "partition": partition, "status": status, "from": since, "to": until}
+    which |= {"transactionId": transaction_id, "header": header, "payload": payload}
+    path = path_of("messages", **which, preview=PREVIEW_CHARS, limit=limit, cursor=cursor)
+    page = client.request("GET", path)
+    return page["messages"], page["nextCursor"]
 
 
 @messages_app.command("peek")

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 from typer import Option
 
+from skep.cli.messages.messages import OnlyHeader, OnlyPayload
 from skep.cli.shared import connection
 from skep.cli.shared.exits import Nothing
 from skep.cli.shared.options import read_moment
-from skep.cli.shared.output import Format, Output, print_record
+from skep.cli.shared.output import Format, Output, is_exact, print_record, to_json
 from skep.settings.connection import ConnectionChoice
 
 if TYPE_CHECKING:
@@ -40,18 +41,24 @@ def tail(
         ),
     ] = "now",
     partition: connection.OnlyPartition = None,
+    header: OnlyHeader = None,
+    payload: OnlyPayload = None,
     limit: Annotated[int | None, Option(min=1, help="Stop after this many messages.")] = None,
     idle: Annotated[
         float | None, Option(min=0.1, help="Stop after this many seconds without a message.")
     ] = None,
     output: Output = "table",
 ) -> None:
-    """Watch the messages of a queue without consuming them. Survives restarts of the broker."""
+    """Watch the messages of a queue without consuming them. Survives restarts of the broker.
+
+    A line has the time, the partition and the begin of the payload; `-o wide` has all.
+    """
     from skep.cli.messages.event_stream import EventStream
     from skep.client.endpoints import path_of
 
     server = connection.find_server(choice)
-    path = path_of("stream/queue", queue, "events", **{"from": start})
+    which = {"from": start, "header": header, "payload": payload}
+    path = path_of("stream/queue", queue, "events", **which)
     stream = EventStream(
         server.urls,
         server.token,
@@ -78,13 +85,15 @@ def _show(messages: "Iterable[bytes]", output: Format) -> int:
     import msgspec
     from rich.console import Console
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, soft_wrap=True)
+    width = console.width if console.is_terminal else None
     count = 0
     for count, message in enumerate(messages, 1):  # noqa: B007 (the last count is returned)
         if output == "ndjson":
             typer.echo(message.replace(b"\n", b" ").decode())
         elif output == "table":
-            console.print(message_line(msgspec.json.decode(message)), soft_wrap=True)
+            decoded = msgspec.json.decode(message)
+            console.print(message_line(decoded, width=width, is_exact=is_exact()))
         else:
             if output == "yaml":
                 typer.echo("---")
@@ -93,19 +102,22 @@ def _show(messages: "Iterable[bytes]", output: Format) -> int:
     return count
 
 
-def message_line(message: dict[str, Any]) -> "Text":
-    """Return a message as one line for people."""
-    import msgspec
+def message_line(
+    message: dict[str, Any], *, width: int | None = None, is_exact: bool = False
+) -> "Text":
+    """Return a message as one line for people, cut to the width unless all is to be exact."""
     from rich.text import Text
 
-    data = msgspec.json.encode(message.get("data")).decode()
-    return Text.assemble(
-        (message["createdAt"][_TIME], "dim"),
-        " ",
+    at = message["createdAt"]
+    line = Text.assemble(
+        (at if is_exact else at[_TIME], "dim"),
+        "  ",
         (message["partition"], "cyan"),
-        " ",
-        (message["transactionId"], "dim"),
-        " ",
+        "  ",
+        (f"{message['transactionId']}  " if is_exact else "", "dim"),
         (f"[{message['error']}] " if message.get("error") else "", "red"),
-        data,
+        to_json(message.get("data")),
     )
+    if width is not None and not is_exact:
+        line.truncate(width, overflow="ellipsis")
+    return line

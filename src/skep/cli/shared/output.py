@@ -29,6 +29,11 @@ Format: TypeAlias = Literal["table", "wide", "json", "ndjson", "yaml"]
 _is_exact: Final = ContextVar("is_exact", default=False)
 
 
+def is_exact() -> bool:
+    """Whether a table has exact times and sizes, uncut."""
+    return _is_exact.get()
+
+
 def _note_exactness(chosen: Format) -> Format:
     """Let commands know one kind of table only."""
     _is_exact.set(chosen == "wide")
@@ -184,7 +189,7 @@ def _print_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> N
     from rich.text import Text
 
     console = Console(highlight=False, soft_wrap=True)
-    is_cut = console.is_terminal and not _is_exact.get()
+    is_cut = console.is_terminal and not is_exact()
     paths = [column.partition(" as ")[0] for column in columns]
     if is_cut:
         is_known = [any(_member(row, path) is not None for row in rows) for path in paths]
@@ -241,7 +246,7 @@ def _one_line(cell: Cell, is_cut: bool) -> Cell:
 
 
 def _spelled(name: str, value: Any) -> Cell:
-    return spell(name, value, is_exact=_is_exact.get(), now=datetime.now(UTC))
+    return spell(name, value, is_exact=is_exact(), now=datetime.now(UTC))
 
 
 def _member(row: Mapping[str, Any], path: str) -> Any:

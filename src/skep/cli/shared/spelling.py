@@ -60,7 +60,12 @@ def spell(name: str, value: Any, *, is_exact: bool, now: datetime) -> Cell:
         return Cell("default group")
     if name != "data" and not is_exact and _TIME.fullmatch(value):
         return Cell(spell_moment(datetime.fromisoformat(value), now))
-    return Cell(value, _STYLE_OF.get(value.partition(",")[0], "") if name in _STATES else "")
+    return Cell(value, style_of(value) if name in _STATES else "")
+
+
+def style_of(state: str) -> str:
+    """Return the colour of a state; of its first word if it says more."""
+    return _STYLE_OF.get(state.partition(",")[0], "")
 
 
 def spell_moment(moment: datetime, now: datetime) -> str:
