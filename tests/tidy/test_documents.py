@@ -45,6 +45,18 @@ def test_links_into_pages_lead_to_a_heading(path):
     assert [anchor for page, anchor in pages if anchor not in anchors(page)] == []
 
 
+def test_a_decision_has_a_number_of_its_own_and_its_title_says_it():
+    decisions = sorted((ROOT / "docs" / "adr").glob("*.md"))
+    numbers = [path.name[:4] for path in decisions]
+
+    assert len(set(numbers)) == len(numbers)
+    assert [path.name for path in decisions if not numbered(path)] == []
+
+
+def numbered(path):
+    return path.read_text().startswith(f"# {int(path.name[:4])}. ")
+
+
 @pytest.mark.parametrize("name", FIELDS)
 def test_a_setting_is_described_in_whole_sentences(name):
     assert re.fullmatch(r"[A-Z].*\.", description(name))
