@@ -50,6 +50,16 @@ async def test_an_ack_by_lease_partition_and_offset_means_that_message(client, q
     assert payloads(await client.pop(queue, batch=10)) == [3, 4]
 
 
+async def test_an_ack_beyond_its_lease_is_refused_alone(client, queue):
+    await client.push_payloads(queue, 1, 2, 3)
+    first, second = await client.pop(queue, batch=2)
+
+    results = await client.ack_batch(by_id(first), by_offset(first, 3), by_id(second))
+
+    assert [result["success"] for result in results] == [True, False, True]
+    assert payloads(await client.pop(queue, batch=10)) == [3]
+
+
 async def test_a_message_id_counts_before_the_transaction_id(client, queue):
     messages = await lease_twins(client, queue)
 

@@ -172,9 +172,18 @@ def test_it_knows_which_leases_are_acknowledged_message_by_message():
     memory.remember("one by one", 7, 1, keys(1), is_individual=True)
     memory.remember("all at once", 7, 1, keys(1))
 
-    assert memory.is_cumulative("all at once")
-    assert not memory.is_cumulative("one by one")
-    assert not memory.is_cumulative("unknown")
+    assert memory.is_cumulative("all at once", 7, 1)
+    assert not memory.is_cumulative("one by one", 7, 1)
+    assert not memory.is_cumulative("unknown", 7, 1)
+
+
+@pytest.mark.parametrize(("offset", "is_covered"), [(1, True), (6, True), (7, False)])
+def test_an_ack_of_what_is_not_under_the_lease_covers_nothing(offset, is_covered):
+    memory = LeaseMemory(bytes_max=ROOMY)
+    memory.remember("lease", 7, 1, keys(1, 2))
+    memory.remember("lease", 7, 5, keys(3, 4))
+
+    assert memory.is_cumulative("lease", 7, offset) == is_covered
 
 
 def test_a_lease_that_ended_is_forgotten_with_its_kind():
@@ -184,7 +193,7 @@ def test_a_lease_that_ended_is_forgotten_with_its_kind():
 
     memory.remember("lease", 7, 1, keys(1))
 
-    assert memory.is_cumulative("lease")
+    assert memory.is_cumulative("lease", 7, 1)
 
 
 def test_a_lease_pushed_out_by_newer_ones_is_forgotten_with_its_kind():
@@ -194,4 +203,4 @@ def test_a_lease_pushed_out_by_newer_ones_is_forgotten_with_its_kind():
 
     memory.remember("old", 7, 1, keys(1))
 
-    assert memory.is_cumulative("old")
+    assert memory.is_cumulative("old", 7, 1)

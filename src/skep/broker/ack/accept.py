@@ -222,14 +222,15 @@ class Ack:
             request.set_outcome(position, "no_group")
         else:
             key, lease_text = b"", item.lease_id or ""
-            is_cumulative = self.leases.is_cumulative(lease_text)
             if offset is None:
                 name = item.transaction_id or ""
                 key = _digest(name.encode(), self.hash_seed)
                 offset = self.leases.find(lease_text, partition_id, key)
-                is_cumulative = is_cumulative and offset is not None
                 if offset is None:
                     offset = spelled_offset(name, partition_id)
+            stands_alone = offset is None or not self.leases.is_cumulative(
+                lease_text, partition_id, offset
+            )
             request.rows.append(
                 AckRow(
                     partition_id,
@@ -241,7 +242,7 @@ class Ack:
                     storable_error(item.error),
                     lease_text,
                     [position],
-                    not is_cumulative,
+                    stands_alone,
                 )
             )
 

@@ -20,17 +20,20 @@ _LEASE_BYTES: Final = 600
 class LeasedPartition:
     """The messages of one partition under a lease, by their keys: ranges of offsets."""
 
-    __slots__ = ("_index", "_ranges", "weight")
+    __slots__ = ("_index", "_ranges", "last", "weight")
 
     def __init__(self) -> None:
         self._ranges: Final[list[tuple[int, bytes]]] = []
         self._index: dict[bytes, int | None] | None = None
+        self.last = 0
+        """The highest offset under the lease."""
         self.weight = 0
 
     def add(self, first: int, keys: bytes) -> None:
         """Add consecutive messages."""
         self._ranges.append((first, keys))
         self._index = None
+        self.last = max(self.last, first + len(keys) // KEY_BYTES - 1)
         self.weight += len(keys)
 
     def find(self, key: bytes) -> int | None:
@@ -110,9 +113,11 @@ class LeaseMemory:
         leased = None if partitions is None else partitions.get(partition_id)
         return None if leased is None else leased.find(key)
 
-    def is_cumulative(self, lease_id: str) -> bool:
-        """Tell whether an ack under this lease certainly covers the messages before its own."""
-        return lease_id in self._leases and lease_id not in self._individual
+    def is_cumulative(self, lease_id: str, partition_id: int, offset: int) -> bool:
+        """Tell whether an ack of this offset certainly covers the messages before it."""
+        partitions = self._leases.get(lease_id)
+        leased = None if partitions is None else partitions.get(partition_id)
+        return leased is not None and offset <= leased.last and lease_id not in self._individual
 
     def forget(self, lease_id: str, partition_id: int) -> None:
         """Drop a partition of a lease that has ended."""
