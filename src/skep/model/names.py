@@ -9,7 +9,7 @@ from skep.model.limits import NAME_CHARS_MAX, TRANSACTION_ID_CHARS_MAX
 def check_name(kind: str, name: str) -> str:
     """Return the name; raise `BadRequest` if it is empty or cannot be stored."""
     if not name:
-        raise BadRequest(f"{kind} is empty")
+        raise BadRequest(f"{kind} must not be empty")
     return check_optional_name(kind, name)
 
 

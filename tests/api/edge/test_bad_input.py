@@ -299,7 +299,7 @@ def an_ack(**members):
             {"acknowledgments": [an_ack()] * 10_001},
             "more than 10000 acknowledgments",
         ),
-        (CONFIGURE, {"queue": ""}, "queue is empty"),
+        (CONFIGURE, {"queue": ""}, "queue must not be empty"),
         (LEASE, {"seconds": 0}, "seconds must be between 1 and"),
         (LEASE, {"seconds": -1}, "seconds must be between 1 and"),
         (LEASE, {"seconds": 10**30}, "seconds must be between 1 and"),
@@ -316,7 +316,7 @@ async def test_a_body_of_another_shape_is_a_400_that_names_the_fault(client, pat
 
 
 BAD_ITEMS = [
-    ({"queue": ""}, "queue is empty"),
+    ({"queue": ""}, "queue must not be empty"),
     ({"queue": "q" * 256}, "queue is longer than 255 characters"),
     ({"queue": "🐝" * 256}, "queue is longer than 255 characters"),
     ({"queue": "\0"}, "queue contains a NUL character"),
@@ -393,8 +393,8 @@ async def test_a_pop_with_a_bad_parameter_is_a_400_that_names_it(client, queue, 
     [
         ("/api/v1/pop/queue/" + "q" * 256, 400, "queue is longer than 255 characters"),
         ("/api/v1/pop/queue/%00", 400, "queue contains a NUL character"),
-        ("/api/v1/pop/queue/", 400, "queue is empty"),
-        ("/api/v1/pop/queue//partition/p", 400, "queue is empty"),
+        ("/api/v1/pop/queue/", 400, "queue must not be empty"),
+        ("/api/v1/pop/queue//partition/p", 400, "queue must not be empty"),
         ("/api/v1/pop/queue/%ff", 400, "A name or parameter in the URL is not UTF-8."),
         ("/api/v1/pop/queue/q/partition/%00", 400, "partition contains a NUL character"),
         ("/api/v1/pop/queue/a/b", 404, "no such path"),

@@ -206,7 +206,7 @@ async def test_names_are_listed_last_seen_first_with_their_counts(client, queue)
         ({"transactionId": "\0"}, "transactionId contains a NUL character"),
         ({"traceNames": ["n" * 256]}, "traceName is longer than 255 characters"),
         ({"traceNames": ["\0"]}, "traceName contains a NUL character"),
-        ({"traceNames": [""]}, "traceName is empty"),
+        ({"traceNames": [""]}, "traceName must not be empty"),
         ({"traceNames": "one"}, "Expected `array | null`"),
         ({"traceNames": ["n"] * 101}, "too many traceNames: 101. Send at most 100"),
         ({"eventType": "\0"}, "eventType contains a NUL character"),
