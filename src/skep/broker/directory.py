@@ -9,7 +9,8 @@ one bad name fails alone.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias, TypeVar
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -36,11 +37,15 @@ CONTESTED_PUSHES: Final = 64
 
 _encode = msgspec.json.encode
 
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
+
 
 class Partition:
     """A partition as the hot path needs it: its id, and its names as they stand in answers."""
 
     __slots__ = (
+        "__weakref__",
         "contested_pushes",
         "head",
         "key",
@@ -115,6 +120,8 @@ class Directory:
         self.partitions: dict[tuple[str, str], Partition] = {}
         self.groups: dict[tuple[str, str], Group] = {}
         self._queue_names: dict[int, str] = {}
+        self._dropped: WeakValueDictionary[tuple[str, str], Partition] = WeakValueDictionary()
+        """Those that are not known any more, for as long as something is under way to them."""
 
     def queue_name(self, queue_id: int) -> str | None:
         """Return the name of a queue, if anything of it was ever known here."""
@@ -122,7 +129,7 @@ class Directory:
 
     def learn_partition(self, partition: Partition) -> None:
         """Remember a partition."""
-        _make_room(self.partitions)
+        self._dropped.update(_make_room(self.partitions))
         self.partitions[partition.key] = partition
         self._learn_queue(partition.queue_id, partition.key[0])
 
@@ -139,7 +146,15 @@ class Directory:
     def forget_partition(self, partition: Partition) -> None:
         """Drop a partition that was removed, unless another took its name since."""
         if self.partitions.get(partition.key) is partition:
-            del self.partitions[partition.key]
+            self._drop(partition)
+
+    def _drop(self, partition: Partition) -> None:
+        self._dropped[partition.key] = self.partitions.pop(partition.key)
+
+    def under_way(self, key: tuple[str, str]) -> list[Partition]:
+        """Return the partitions of a name to which something may be under way."""
+        found = (self.partitions.get(key), self._dropped.get(key))
+        return [partition for partition in found if partition is not None]
 
     def forget_group(self, group: Group) -> None:
         """Drop a group that was removed."""
@@ -148,15 +163,16 @@ class Directory:
     def forget_queue(self, queue_id: int) -> None:
         """Drop everything cached of a deleted queue."""
         for partition in [each for each in self.partitions.values() if each.queue_id == queue_id]:
-            del self.partitions[partition.key]
+            self._drop(partition)
         for group in [each for each in self.groups.values() if each.queue_id == queue_id]:
             del self.groups[group.key]
 
 
-def _make_room(entries: dict[Any, Any]) -> None:
-    if len(entries) >= ENTRIES_MAX:
-        for key in list(entries)[: ENTRIES_MAX // 10]:
-            del entries[key]
+def _make_room(entries: dict[_Key, _Value]) -> dict[_Key, _Value]:
+    """Return what was dropped."""
+    if len(entries) < ENTRIES_MAX:
+        return {}
+    return {key: entries.pop(key) for key in list(entries)[: ENTRIES_MAX // 10]}
 
 
 class PartitionListener(Protocol):

@@ -398,6 +398,39 @@ async def test_a_write_goes_to_disk_behind_one_of_its_partition_that_could_not_b
     ]
 
 
+@pytest.mark.parametrize("cause", ["the queue was deleted", "too many are known"])
+async def test_a_push_does_not_overtake_one_under_way_to_a_partition_that_is_not_known_any_more(
+    engine, directory, tmp_path, monkeypatch, cause
+):
+    outage, spill = Outage(after_s=1), SpillLog(tmp_path / "spill", bytes_max=1 << 20)
+    push = make_push(engine, directory, outage)
+    push.diversion.open(spill)
+    know(directory)
+    answered = asyncio.Queue()
+    push.push_messages(items("x"), answered.put_nowait, size=100)
+    (first,) = engine.batch("push")
+    assert push.leaves(first)
+    if cause == "the queue was deleted":
+        directory.forget_queue(1)
+    else:
+        monkeypatch.setattr("skep.broker.directory.ENTRIES_MAX", 10)
+        for number in range(2, 12):
+            know(directory, partition=f"p{number}", partition_id=number)
+
+    outage.begin()
+    push.push_messages(items("y"), answered.put_nowait, size=100)
+    first.fail(Unavailable())
+    engine.batch("provision")[0].fail(Unavailable())
+    for _ in "xy":
+        await answered.get()
+    await push.diversion.close()
+
+    portion = spill.read(0, spill.board.end, bytes_max=1 << 20)
+    names = [json.loads(piece.record.envelope)["transactionId"] for piece in portion.pieces]
+    spill.close()
+    assert names == ["x", "y"]
+
+
 class AsyncClient:
     prefers_async = True
 

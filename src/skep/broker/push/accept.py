@@ -341,9 +341,9 @@ class Push:
 
     def _is_under_way(self, key: Key) -> bool:
         """Tell whether earlier pushes into a partition wait to be provisioned or stored."""
-        partition = self.directory.partitions.get(key)
-        return key in self._awaited or (
-            partition is not None and self.engine.is_under_way("push", partition.partition_id)
+        return key in self._awaited or any(
+            self.engine.is_under_way("push", partition.partition_id)
+            for partition in self.directory.under_way(key)
         )
 
     @property
