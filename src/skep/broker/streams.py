@@ -25,6 +25,7 @@ from skep.broker.transaction.settlement import (
     Settled,
     Settlement,
     Settler,
+    StagedAck,
     StagedPush,
     Stager,
     Unacceptable,
@@ -32,7 +33,7 @@ from skep.broker.transaction.settlement import (
 from skep.db.access.functions import Functions
 from skep.db.access.slots import Caller
 from skep.model import stream_wire as wire
-from skep.model.errors import BadRequest, NotFound, SkepError
+from skep.model.errors import BadRequest, InvalidPayload, NotFound, QueueFull, SkepError
 from skep.model.ids import message_id, parse_partition_uuid
 from skep.model.limits import (
     PUSH_ITEMS_MAX,
@@ -128,8 +129,23 @@ class Streams:
             return _refused(body, refusal.message)
         pushes = self._stage_pushes(query_id, body, _origin(ack, state_ops), items, producer)
         arguments = _arguments(query_id, partition_id, body, state_ops)
-        settled = await self._settle(Operations(pushes, acks, []), arguments)
+        try:
+            settled = await self._settle(Operations(pushes, acks, []), arguments)
+        except (InvalidPayload, QueueFull):
+            queue = await self._find_done(acks)
+            if queue is None:
+                raise
+            settled = Settled("replayed", 0, [], [], {"queue_name": queue})
         return _answer(body, pushes, settled)
+
+    async def _find_done(self, acks: Sequence[StagedAck]) -> str | None:
+        """Return the source queue of a cycle that was committed before its sink refused it."""
+        for ack in acks:
+            if ack.status == "completed":
+                return await self._sql.value(
+                    "done_source", ack.partition_id, ack.group, ack.offset, ack.key
+                )
+        return None
 
     async def _settle(self, operations: Operations, arguments: Sequence[object]) -> Settled:
         done: asyncio.Future[Settled] = asyncio.get_running_loop().create_future()

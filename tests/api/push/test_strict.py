@@ -120,25 +120,30 @@ async def test_a_transaction_with_known_fields_is_not(client, queue):
     assert payloads(await client.pop(queue, batch=5)) == [1, 2]
 
 
-async def send_cycle(client, queue, *items):
-    """Lease the one message of a source, and send a cycle that acknowledges it."""
+async def lease_for_cycle(client, queue, *items):
+    """Lease the one message of a source; return a cycle that acknowledges it."""
     source = f"{queue}-source"
     query = {"name": source, "source_queue": source, "config_hash": "h"}
     registered = await client.post("/streams/v1/queries", query)
     await client.push({"queue": source, "payload": 0})
     (message,) = await client.pop(source)
-    shard = {
+    return {
         "query_id": json.loads(registered.body)["query_id"],
         "partition_id": message["partitionId"],
-    }
-    changes = {
         "state_ops": [{"type": "upsert", "key": "k", "value": 1}],
         "push_items": [{"queue": queue, **item} for item in items],
         "ack": {"messageId": message["id"], "leaseId": message["leaseId"]},
     }
-    answer = await client.post("/streams/v1/cycle", {**shard, **changes})
+
+
+async def send_cycle(client, queue, *items):
+    """Lease the one message of a source, and send a cycle that acknowledges it."""
+    cycle = await lease_for_cycle(client, queue, *items)
+    answer = await client.post("/streams/v1/cycle", cycle)
+    shard = {name: cycle[name] for name in ("query_id", "partition_id")}
     state = await client.post("/streams/v1/state/get", shard)
-    is_leased = not (await client.ack(message)).get("noop")
+    (acked,) = await client.ack_batch(cycle["ack"])
+    is_leased = not acked.get("noop")
     return answer, {"rows": len(json.loads(state.body)["rows"]), "is_leased": is_leased}
 
 
@@ -155,6 +160,22 @@ async def test_a_stream_cycle_is_refused_as_a_whole(client, queue, members, erro
     assert json.loads(answer.body)["error"] == error
     assert source == UNTOUCHED
     assert await client.pop(queue) == []
+
+
+@pytest.mark.parametrize("change", [{"strict": True}, {"jsonSchema": {"type": "string"}}])
+async def test_a_cycle_that_was_done_before_its_sink_would_refuse_it_is_a_repetition(
+    client, queue, change
+):
+    cycle = await lease_for_cycle(client, queue, MISSPELT)
+    first = await client.post("/streams/v1/cycle", cycle)
+    await client.configure(queue, **change)
+
+    again = await client.post("/streams/v1/cycle", cycle)
+
+    assert json.loads(first.body)["success"]
+    answer = json.loads(again.body)
+    assert [answer["success"], answer["replayed"]] == [True, True]
+    assert payloads(await client.pop(queue, batch=5)) == [None]
 
 
 async def test_a_stream_cycle_with_known_fields_is_not(client, queue):
