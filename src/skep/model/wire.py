@@ -124,14 +124,15 @@ TransactionOperation: TypeAlias = TransactionPush | TransactionAck
 class TransactionBody(msgspec.Struct, rename="camel", gc=False):
     """Body of `POST /api/v1/transaction`. It may also be the array of operations alone.
 
-    `kv` and `timers` are decoded to be refused: to ignore the condition a bundle depends on would
-    commit what its client did not ask for.
+    `kv`, `timers` and `positions` are decoded to be refused: to ignore the condition a bundle
+    depends on would commit what its client did not ask for.
     """
 
     operations: list[TransactionOperation]
     required_leases: list[str] | None = None
     kv: list[msgspec.Raw] | None = None
     timers: list[msgspec.Raw] | None = None
+    positions: list[msgspec.Raw] | None = None
 
 
 def flat_item(operation: TransactionPush) -> PushItem:

@@ -407,8 +407,9 @@ async def test_an_ack_that_cannot_be_fails_the_transaction(client, queue, member
             b'{"operations":[{"type":"push","queue":"q"}],"requiredLeases":"x"}',
             "requiredLeases must be an array",
         ),
-        (b'{"operations":[{"type":"push","queue":"q"}],"kv":[{"op":"put"}]}', "no kv and timers"),
-        (b'{"operations":[{"type":"push","queue":"q"}],"timers":[{}]}', "no kv and timers"),
+        (b'{"operations":[{"type":"push","queue":"q"}],"kv":[{"op":"put"}]}', "no kv, timers and"),
+        (b'{"operations":[{"type":"push","queue":"q"}],"timers":[{}]}', "no kv, timers and"),
+        (b'{"operations":[{"type":"push","queue":"q"}],"positions":[{}]}', "no kv, timers and"),
         (
             b'{"operations":[%b]}' % b",".join([b'{"type":"push","queue":"q"}'] * 10_001),
             "more than 10000 operations",
