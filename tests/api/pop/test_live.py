@@ -56,6 +56,15 @@ def live_url(broker, queue):
     return f"ws://127.0.0.1:{broker.port}/api/v1/stream/queue/{quote(queue, safe='')}"
 
 
+LOCK_CURSORS = """
+select from skep.cursor c join skep.queue q on q.id = c.queue_id where q.name = $1 for update of c
+"""
+ENDING = """
+select count(*) from pg_stat_activity
+where datname = current_database() and wait_event_type = 'Lock' and query like '%end_leases%'
+"""
+
+
 @pytest.fixture
 def open_live(broker, arun):
     """Open sockets to the broker; they are closed after the test."""
@@ -315,6 +324,21 @@ async def test_a_queue_whose_name_cannot_be_is_refused(queue, open_live):
 
     assert answer["error"] == "queue is longer than 255 characters"
     assert await live.close_code() == 1008
+
+
+async def test_leases_that_cannot_end_for_a_lock_hold_up_no_vital_call(
+    broker, client, queue, open_live
+):
+    await client.push_payloads(queue, 1)
+    live = await open_live(queue, leaseSeconds=3600)
+    await live.messages()
+    async with broker.sql() as sql, broker.sql() as observer, sql.transaction():
+        await sql.execute(LOCK_CURSORS, queue)
+        await live.socket.close()
+        await eventually(lambda: observer.fetchval(ENDING))
+
+        assert (await client.call("GET", "/readyz")).status == 200
+        assert await observer.fetchval(ENDING) == 1, "the answer came after it had given up"
 
 
 @pytest.fixture

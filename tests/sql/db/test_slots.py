@@ -19,7 +19,7 @@ WHO = "select pg_backend_pid()"
 LOCK = 4_711
 LOCKED_CALL = f"select pg_advisory_xact_lock_shared({LOCK})"
 INSERT = "insert into done (n) values ($1)"
-SOON_S = 5
+SOON_S = 15
 """Ten times the longest pause between two tries."""
 
 

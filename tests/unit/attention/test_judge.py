@@ -213,7 +213,14 @@ def test_a_restricted_caller_learns_of_its_queues_alone(groups, mine):
 
 @pytest.mark.parametrize(
     ("backlog", "growth", "seconds"),
-    [(100, -2.0, 50), (100, 2.0, None), (100, 0.0, None), (100, None, None), (0, -1.0, None)],
+    [
+        (100, -2.0, 50),
+        (100, 2.0, None),
+        (100, 0.0, None),
+        (100, -5e-324, None),
+        (100, None, None),
+        (0, -1.0, None),
+    ],
 )
 def test_a_backlog_that_shrinks_drains_at_its_pace(backlog, growth, seconds):
     assert drain_s(backlog, growth) == seconds

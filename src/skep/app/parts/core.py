@@ -66,7 +66,8 @@ class Core:
         )
         name = f"skep worker {assignment.index}"
         # Separate pools: neither listings nor background work delays messages, nor the short calls
-        # on which deliveries, pushes into limited queues, the leader and health checks depend.
+        # on which deliveries, pushes into limited queues, the leader and health checks depend,
+        # which never wait for a lock that clients hold.
         self.hot: Final = connect(
             size=settings.connections,
             server_settings=HOT_PATH,

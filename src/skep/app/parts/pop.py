@@ -53,7 +53,7 @@ class PopParts:
         self.discovery: Final = Discovery(core.vital, self.pop, now=core.now)
         self.renew: Final = Renew(core.engine, core.hot)
         self.live: Final = Live(
-            self.pop, core.vital, core.announcer, connections_max=settings.live_connections_max
+            self.pop, core.query, core.announcer, connections_max=settings.live_connections_max
         )
         meters.watch("skep_parked_polls", lambda: len(self.long_polls))
         meters.watch("skep_leases_remembered", lambda: len(self.leases))

@@ -24,6 +24,8 @@ UNREAD_LONG_S: Final = 300
 """After so long without consumers, or without workers, waiting is critical."""
 FRESH_S: Final = 3600
 """Dead letters no older than this are a warning."""
+SHRINKS_PER_S_MIN: Final = 1e-6
+"""A backlog that loses less than a message in eleven days does not shrink."""
 CROWDED_SHARE: Final = 0.9
 FULL_SHARE: Final = 0.97
 
@@ -469,8 +471,10 @@ _ERROR_CHARS: Final = 200
 
 
 def drain_s(backlog: int, growth: float | None) -> int | None:
-    """Return in how many seconds a backlog is gone at this pace; None if it does not shrink."""
-    return round(backlog / -growth) if backlog and growth is not None and growth < 0 else None
+    """Return in how many seconds a backlog is gone at this pace; None if it hardly shrinks."""
+    if not backlog or growth is None or growth > -SHRINKS_PER_S_MIN:
+        return None
+    return round(backlog / -growth)
 
 
 def spell_span(seconds: float) -> str:
