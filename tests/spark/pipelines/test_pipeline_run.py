@@ -6,7 +6,6 @@ import threading
 import pytest
 from py4j.protocol import Py4JNetworkError
 
-from skep.model.errors import NotFound
 from skep.spark.pipelines.pipeline import InvalidPipeline
 from skep.spark.pipelines.registry import PipelineBusy, PipelineChanged, Registry
 from skep.spark.pipelines.run import CheckpointGone, PipelineFailed, _are_over, stop_queries
@@ -143,23 +142,19 @@ def pipeline():
 
 def test_a_pipeline_is_stopped_through_the_table(pipelines, writer):
     push(writer, (1_000, 1))
-    registry = Registry(pipelines.url)
     asked = []
 
     def stop_it(progress):
         if progress.batches and not asked:
-            asked.append(registry.stop("counts")["state"])
+            asked.extend(writer.rows("select state from skep.stop_pipeline('counts')"))
 
     done = pipelines.run(
         COUNTS.replace("trigger: availableNow", "trigger: {every: 100ms}"), on_progress=stop_it
     )
 
-    assert asked == ["running"]
+    assert asked == [("running",)]
     assert done.messages == 1
     assert record(writer)[0] == "stopped"
-    with pytest.raises(NotFound, match="there is no pipeline nothing"):
-        registry.stop("nothing")
-    registry.close()
 
 
 def test_only_one_runs_a_pipeline_at_a_time(pipelines, writer):
