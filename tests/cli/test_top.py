@@ -3,6 +3,7 @@
 import io
 import os
 import pty
+import select
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -238,6 +239,15 @@ def test_one_page_is_printed_for_scripts(skep, api, queue):
     assert "push to delivery" in ended.out
 
 
+def read_until(terminal, text):
+    """Read what the program draws until it has drawn the text."""
+    seen = b""
+    while text not in seen:
+        assert select.select([terminal], [], [], 30)[0], seen
+        seen += os.read(terminal, 65536)
+    return seen
+
+
 def test_q_ends_it_and_leaves_the_terminal_as_it_was(broker, api, queue, config_home):
     api.push(queue, 1)
     ours, theirs = pty.openpty()
@@ -247,22 +257,22 @@ def test_q_ends_it_and_leaves_the_terminal_as_it_was(broker, api, queue, config_
         with subprocess.Popen(
             command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment
         ) as process:
-            seen = b""
-            while b"consumer groups" not in seen:
-                seen += os.read(ours, 65536)
-            os.write(ours, b"\r\x1b[D?")
-            while b"show or hide" not in seen:
-                seen += os.read(ours, 65536)
-            assert b"queue queue" in seen
-            os.write(ours, b"q")
-            while b"\x1b[?1049l" not in seen:
-                seen += os.read(ours, 65536)
-            assert process.wait(30) == 0
+            try:
+                drawn = read_until(ours, b"queue-")
+                os.write(ours, b"\r")
+                read_until(ours, b"queue queue")
+                os.write(ours, b"\x1b[D?")
+                read_until(ours, b"show or hide")
+                os.write(ours, b"q")
+                read_until(ours, b"\x1b[?1049l")
+                assert process.wait(30) == 0
+            finally:
+                process.kill()
     finally:
         os.close(ours)
         os.close(theirs)
 
-    assert b"\x1b[?1049h" in seen
+    assert b"\x1b[?1049h" in drawn
 
 
 def test_a_broker_that_is_away_is_said_at_once(run):

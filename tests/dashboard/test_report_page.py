@@ -15,6 +15,7 @@ from skep.spark.analytics import report_figures
 from skep.spark.analytics.hours import HOUR, Hours
 from skep.spark.analytics.report import render_report
 from skep.spark.analytics.report_figures import gather_figures
+from skep.telemetry.histograms import LAG_BOUNDS_MS
 from tests.dashboard.support.browser import install_packages
 from tests.dashboard.test_looks import serious_issues
 from tests.tidy.tree import ROOT
@@ -56,6 +57,7 @@ def listings():
                     "redelivered": messages // chance.randrange(60, 200),
                     "completed": messages,
                     "failed": messages // 300,
+                    "lag_ms_max": int(LAG_BOUNDS_MS[9] * tide),
                     "lag_counts": lags(messages, tide, chance),
                 }
             )

@@ -72,7 +72,7 @@ def skep(*arguments, **variables):
     )
 
 
-@pytest.mark.parametrize("form", [(), ("--json",)])
+@pytest.mark.parametrize("form", [(), ("-o", "json")])
 def test_secrets_are_not_printed_with_the_settings(form):
     url = "https://me:hush-hush@keys.example.com/jwks"
     printed = skep("config", *form, JWT_SECRET=SECRET, JWT_JWKS_URL=url)

@@ -262,10 +262,13 @@ def test_commands_find_the_schema_in_flag_variable_and_url(url, other_url):
     assert "the schema is behind" in skep(
         "migrate", "--check", "--database-url", url, "--database-schema", "nobody", code=3
     )
-    there = ("--database-url", url, "--database-schema", OTHER)
-    skep("jobs", "start", "halve", "4", *there)
-    assert "halve" in skep("jobs", "types", *there)
-    assert "halve" not in skep("jobs", "types", "--database-url", url)
+
+
+def test_a_job_is_started_in_the_installation_of_the_broker_that_is_asked(broker, other_broker):
+    skep("jobs", "start", "halve", "4", "--url", other_broker.url)
+
+    assert "halve" in skep("jobs", "types", "--url", other_broker.url)
+    assert "halve" not in skep("jobs", "types", "--url", broker.url)
 
 
 def test_a_schema_that_cannot_be_called_that_is_refused_in_one_line():

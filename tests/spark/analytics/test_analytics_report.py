@@ -29,6 +29,7 @@ from skep.spark.analytics.report_plots import (
     stacked_bars,
 )
 from skep.spark.runtime.postgres import forget_connections
+from skep.telemetry.histograms import LAG_BOUNDS_MS
 
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
 DAY_LONG = Hours(NOON, NOON + DAY)
@@ -68,7 +69,7 @@ class Page(HTMLParser):
 
 
 def queue_hour(hours, queue, messages=0, size=0, delivered=0, redelivered=0, lags=None):
-    counts = [0] * 16
+    counts = [0] * (len(LAG_BOUNDS_MS) + 1)
     for place, count in (lags or {}).items():
         counts[place] = count
     return {
@@ -82,6 +83,7 @@ def queue_hour(hours, queue, messages=0, size=0, delivered=0, redelivered=0, lag
         "redelivered": redelivered,
         "completed": 0,
         "failed": 1,
+        "lag_ms_max": LAG_BOUNDS_MS[max(lags)] if lags else 0,
         "lag_counts": counts,
     }
 

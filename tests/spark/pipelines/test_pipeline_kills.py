@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from benchmarks.spark.archive_faults import check_archive, without_old_versions
+from benchmarks.spark.archive_faults import check_archive
 from benchmarks.spark.faults import PipelineCampaign, check_ledger
 from benchmarks.spark.victims import LedgerBroken
 from tests.spark.support.pipelines import messages_of
@@ -38,12 +38,3 @@ def test_the_ledger_of_the_archive_notices_what_is_missing_or_too_much(found):
 
     with pytest.raises(LedgerBroken):
         check_archive(found, 2)
-
-
-def test_old_descriptions_of_the_lake_are_told_from_what_a_failed_commit_has_left():
-    old = ["lake/metadata/00001-a.metadata.json", "lake/metadata/00002-b.metadata.json"]
-    failed = ["lake/metadata/00003-c.metadata.json", "lake/metadata/00003-d.metadata.json"]
-    others = ["lake/metadata/snap-1.avro", "lake/data/run/1/0.parquet"]
-
-    assert without_old_versions(old) == []
-    assert without_old_versions([*old, *failed, *others]) == [*failed, *others]

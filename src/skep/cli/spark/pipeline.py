@@ -14,7 +14,6 @@ from skep.cli.shared.exits import stop_signals
 from skep.cli.shared.help import Commands
 from skep.cli.shared.output import Output, print_record
 from skep.cli.spark.options import Master, counting_bar
-from skep.client.endpoints import path_of
 from skep.model.errors import Refused
 
 if TYPE_CHECKING:
@@ -92,6 +91,8 @@ def run(
 @listing(_COLUMNS, empty="no pipeline has run on this database")
 def list_pipelines(client: "Client", limit: int, offset: int) -> Any:
     """List pipelines, with their last report."""
+    from skep.client.endpoints import path_of
+
     found = client.request("GET", path_of("pipelines", limit=limit, offset=offset))["pipelines"]
     return [{**row, "condition": _condition(row)} for row in found]
 
@@ -115,6 +116,8 @@ def stop(
     wait: Annotated[float, Option(help="Seconds to wait for it; 0: do not wait.", min=0)] = 30.0,
 ) -> None:
     """Stop a pipeline, wherever it runs."""
+    from skep.client.endpoints import path_of
+
     asked = client.request("POST", path_of("pipelines", name, "stop"))
     if asked["state"] not in _RUNNING:
         typer.echo(f"Pipeline {name} is not running: it is {asked['state']}")
@@ -132,6 +135,8 @@ def stop(
 
 
 def _find(client: "Client", name: str) -> dict[str, Any]:
+    from skep.client.endpoints import path_of
+
     return client.request("GET", path_of("pipelines", name))
 
 
