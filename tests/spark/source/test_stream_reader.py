@@ -482,3 +482,27 @@ def test_many_writers_and_a_reader_restarted_at_random_agree_with_the_ledger(
     assert [stream.read(start, end) for start, end, _ in stream.batches] == [
         found for _, _, found in stream.batches
     ]
+
+
+@pytest.mark.parametrize("options", [{}, {"maxMessagesPerTrigger": "1"}])
+def test_what_was_stored_long_before_the_start_is_not_looked_at(query, writer, options):
+    at = "select set_config('skep.fake_now', '2026-01-01T{}:00:00Z', false)"
+    note = "select skep.note_snapshot('1 hour', '1 day')"
+    writer.execute(at.format("10"))
+    writer.push(1)
+    writer.value(note)
+    writer.execute(at.format("12"))
+    since = {"startingTimestamp": "2026-01-01T12:00:00Z", **options}
+    idle = query(**since)
+    assert idle.step() is None
+    past = writer.value("select xid::text::bigint + 1 from skep.segment")
+    assert Position.from_json(idle.start).seen.xmax == past
+    writer.push(2)
+    writer.push(3)
+    writer.value(note)
+
+    assert idle.drain() == [2, 3]
+    late = query(**since)
+    assert late.plan() != late.start
+    assert Position.from_json(late.start).seen.xmax >= past
+    assert late.drain() == [2, 3]

@@ -223,6 +223,7 @@ class Log:
             "operation_total",
             "deleted_message",
             "scheduled",
+            "past_snapshot",
             "staged",
             "staged_transaction",
             "redriven_letter",

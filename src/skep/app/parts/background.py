@@ -67,6 +67,7 @@ def _leader_duties(core: Core, limits: retention.Limits) -> list[Duty]:
             keep_failed_s=settings.operation_failed_retention_s,
         ),
         retention.staging_sweep(caller),
+        retention.snapshot_notes(caller),
         RollUpDuty(caller, term),
         lag_sampling(caller, term),
         metrics_purge(caller, term, keep=settings.history_retention_days * days),

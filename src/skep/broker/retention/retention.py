@@ -12,6 +12,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import InitVar, dataclass, field
 from datetime import UTC, datetime, timedelta
+from math import inf
 from typing import Final, NamedTuple
 from uuid import UUID, uuid4
 
@@ -27,6 +28,7 @@ WORK_CALL: Final = "select queue_id, kind from skep.retention_work()"
 RETAIN_CALL: Final = "select * from skep.apply_retention($1, $2, $3, $4, $5, $6, $7)"
 NOW_CALL: Final = "select skep.now()"
 SWEEP_STAGING_CALL: Final = "select skep.sweep_staging(skep.now() - $1::interval, $2)"
+NOTE_SNAPSHOT_CALL: Final = "select skep.note_snapshot($1, $2)"
 
 STEP_S: Final = 0.05
 """How long a step should take: pushes into the partitions it works on wait for it."""
@@ -55,6 +57,10 @@ STAGING_KEEP: Final = timedelta(days=1)
 STAGING_STEP: Final = 500
 """Rows of each table; a staged segment is up to a hundred kilobytes."""
 STAGING_INTERVAL_S: Final = 600.0
+
+SNAPSHOT_EVERY: Final = timedelta(hours=1)
+SNAPSHOT_KEEP: Final = timedelta(days=400)
+SNAPSHOT_INTERVAL_S: Final = 600.0
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -268,6 +274,18 @@ def staging_sweep(caller: Caller) -> Duty:
         SWEEP_STAGING_CALL,
         (STAGING_KEEP, STAGING_STEP),
         again_from=STAGING_STEP,
+    )
+
+
+def snapshot_notes(caller: Caller) -> Duty:
+    """Return the duty that notes for readers on Spark which transactions have ended when."""
+    return CallDuty(
+        "notes of past snapshots",
+        SNAPSHOT_INTERVAL_S,
+        caller,
+        NOTE_SNAPSHOT_CALL,
+        (SNAPSHOT_EVERY, SNAPSHOT_KEEP),
+        again_from=inf,
     )
 
 

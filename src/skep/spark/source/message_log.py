@@ -28,6 +28,7 @@ RESOLVE_PARTITIONS: Final = (
     "select * from skep.resolve_partitions($1::text::integer, $2::text::text[])"
 )
 TAKE_POSITION: Final = "select * from skep.take_position($1::text::integer[])"
+SNAPSHOT_BEFORE: Final = "select skep.snapshot_before($1::text::timestamptz) as snapshot"
 FIND_LOST: Final = (
     "select * from skep.find_lost_spans($1::text::integer[], $2::text::pg_snapshot, "
     "$3::text::pg_snapshot, $4::text::pg_snapshot, $5::text::bigint, $6::text::boolean)"
@@ -152,6 +153,13 @@ class MessageLog:
             )
         seen = snapshot.cut(newest + 1) if newest else NOTHING
         return Present(row["system"], snapshot, seen, row["taken_us"])
+
+    def passed_over(self, since_us: int | None) -> Snapshot:
+        """Return a snapshot that sees only messages from before a moment."""
+        if since_us is None:
+            return NOTHING
+        (row,) = self.ask(SNAPSHOT_BEFORE, moment_of(since_us))
+        return NOTHING if row["snapshot"] is None else Snapshot.parse(row["snapshot"])
 
     def check(self, position: Position, present: Present) -> None:
         """Raise `InvalidPosition` if a position means nothing in this database."""

@@ -28,7 +28,7 @@ from pyspark.sql.streaming.datasource import (
 from skep.spark.runtime.postgres import forget_connections
 from skep.spark.source.message_log import Partitions, Present, Size
 from skep.spark.source.options import InvalidOption, ReadOptions, read_options, shape_options
-from skep.spark.source.positions import NOTHING, Part, Position, Snapshot, Span
+from skep.spark.source.positions import Part, Position, Snapshot, Span
 from skep.spark.source.splits import SplitReader
 from skep.spark.source.tiered_log import TieredLog
 
@@ -71,7 +71,9 @@ def _first_position(
         return start
     if start == "latest":
         return present.position()
-    return Position(present.system, NOTHING, present.snapshot, present.taken_us, options.since_us)
+    end = options.end.seen if isinstance(options.end, Position) else present.seen
+    seen = log.passed_over(options.since_us).common(end)
+    return Position(present.system, seen, present.snapshot, present.taken_us, options.since_us)
 
 
 RENEWALS_PER_HOLD: Final = 4

@@ -107,26 +107,84 @@ def answer(value):
     return answer
 
 
-async def test_a_limited_portion_does_not_depend_on_the_backlog(log, reader):
-    partition, _ = await log.partition()
-    [queue_id] = await reader.queue_ids()
-    for _ in range(20):
+@pytest.fixture
+def add_segments(log, reader):
+    """Add a segment of one message to each of many partitions."""
+
+    async def add_segments(offset, partitions):
+        [queue_id] = await reader.queue_ids()
         await log.execute(
             f"""
             insert into skep.segment (partition_id, first, last, queue_id, created_at, keys, body)
-            select {partition}, o.first + n, o.first + n, {queue_id}, now(), '', '[]'
-            from generate_series(1, 500) n
-            cross join (select coalesce(max(first), 0) as first from skep.segment) o
+            select id, {offset}, {offset}, {queue_id}, now(), '', '[]'
+            from generate_series(1, {partitions}) id
             """
         )
-    await log.execute("analyze skep.segment")
+
+    return add_segments
+
+
+@pytest.fixture
+def backlog(log, add_segments, arun):
+    """10,000 segments in 500 partitions, of which statistics tell."""
+
+    async def fill():
+        await log.partition()
+        for offset in range(20):
+            await add_segments(offset, 500)
+        await log.execute("analyze skep.segment")
+
+    arun(fill())
+
+
+@pytest.fixture
+def fetched(log):
+    """Return how many segments sessions have looked at."""
 
     async def fetched():
         await log.value("select pg_stat_force_next_flush()")
-        query = "select idx_tup_fetch from pg_stat_user_tables where relname = 'segment'"
-        return await log.value(query)
+        query = "select idx_tup_fetch + seq_tup_read from pg_stat_user_tables"
+        return await log.value(f"{query} where relname = 'segment'")
 
+    return fetched
+
+
+async def test_a_limited_portion_does_not_depend_on_the_backlog(reader, backlog, fetched):
     before = await fetched()
     await reader.divided(messages=10)
 
     assert await fetched() - before < 2_000
+
+
+@pytest.mark.parametrize("limits", [{}, {"share": 10}, {"messages": 10}])
+async def test_single_partitions_are_planned_without_looking_at_the_others(
+    reader, backlog, fetched, limits
+):
+    before = await fetched()
+    portions = await reader.divided(partition_id=[3, 300], **limits)
+
+    assert await fetched() - before <= 40
+    assert sum(row["messages"] for row in portions) == limits.get("messages", 40)
+
+
+async def test_single_partitions_are_read_without_looking_at_the_others(log, reader, backlog):
+    [queue_id] = await reader.queue_ids()
+
+    plan = await log.rows(
+        f"explain select body from skep.read_span('{{{queue_id}}}', '{{3,300}}', '1:1:',"
+        f" '{await reader.present()}', null, null, null, null)"
+    )
+
+    assert any("segment__address" in line for (line,) in plan), plan
+
+
+async def test_what_is_new_in_single_partitions_is_planned_without_looking_at_the_old(
+    reader, backlog, fetched, add_segments
+):
+    seen = await reader.present()
+    await add_segments(20, 5)
+    before = await fetched()
+    [portion] = await reader.divided(seen, partition_id=[3], messages=10)
+
+    assert await fetched() - before <= 5
+    assert portion["messages"] == 1

@@ -7,13 +7,15 @@
 -- Why     Planning must depend neither on the number of partitions nor on the backlog, and a share
 --         must be small to describe: an address at either end. A micro-batch of n messages has at
 --         most n segments, and the index of each queue gives its first ones in order. The planner
---         underestimates snapshots and would rather sort, so sorting is disabled.
+--         underestimates snapshots and would rather sort, so sorting is disabled. Not for single
+--         partitions: there the planner chooses between what is new in the queue and all that is
+--         in the partitions, for which it has to know the arguments.
 create function skep.divide_span(
   p_queue_id integer[], p_partition_id bigint[], p_seen pg_snapshot, p_upto pg_snapshot,
   p_after bigint[], p_through bigint[], p_since timestamptz, p_until timestamptz,
   p_messages bigint, p_bytes bigint, p_share bigint)
 returns table (last bigint[], segments bigint, messages bigint, bytes bigint)
-language plpgsql stable set enable_sort = off as $$
+language plpgsql stable set enable_sort = off set plan_cache_mode = force_custom_plan as $$
 #variable_conflict use_column
 declare
   v_bytes_min constant integer := 60;  -- no message is smaller, unless it was deleted
@@ -21,6 +23,7 @@ declare
   v_messages bigint := 0;   -- of all shares so far
   v_bytes bigint := 0;
 begin
+  perform set_config('enable_sort', (p_partition_id is not null)::text, true);
   segments := 0;
   messages := 0;
   bytes := 0;
