@@ -8,7 +8,13 @@ from py4j.protocol import Py4JNetworkError
 
 from skep.spark.pipelines.pipeline import InvalidPipeline
 from skep.spark.pipelines.registry import PipelineBusy, PipelineChanged, Registry
-from skep.spark.pipelines.run import CheckpointGone, PipelineFailed, _are_over, stop_queries
+from skep.spark.pipelines.run import (
+    CheckpointGone,
+    PipelineFailed,
+    TableTaken,
+    _are_over,
+    stop_queries,
+)
 from skep.spark.runtime.postgres import forget_connections
 from tests.spark.support.pipelines import CLOSING_MS, COUNTS, Pipelines, messages_of
 
@@ -110,6 +116,41 @@ trigger: availableNow
     rows = spark.read.parquet(str(tmp_path / "table")).collect()
     assert sorted(tuple(row) for row in rows) == [("a", 4), ("a", 6)]
     assert set(json.loads(record(writer, "doubled")[5])) == {"queue", "table"}
+
+
+@pytest.mark.parametrize(
+    ("name", "plan"),
+    [("again", {"is_reset": True}), ("another", {"checkpoint": "another"})],
+    ids=["begun anew", "under another name"],
+)
+def test_a_table_that_another_query_wrote_is_refused_since_spark_would_skip_results(
+    pipelines, writer, spark, tmp_path, name, plan
+):
+    push(writer, (1_000, 1))
+    table = tmp_path / "table"
+    definition = f"""
+name: again
+sources:
+  orders: {{queue: orders, schema: n BIGINT}}
+sql: select payload.n from orders
+sink: {{table: {table}}}
+trigger: availableNow
+"""
+    pipelines.run(definition)
+    push(writer, (2_000, 2))
+    if "checkpoint" in plan:
+        plan = {"checkpoint": str(tmp_path / plan["checkpoint"])}
+    renamed = definition.replace("name: again", f"name: {name}")
+
+    with pytest.raises(TableTaken, match="Name another directory, or move this one away"):
+        pipelines.run(renamed, **plan)
+
+    # Nothing of what the first query knows is gone.
+    pipelines.run(definition)
+    assert sorted(row.n for row in spark.read.parquet(str(table)).collect()) == [1, 2]
+    table.rename(tmp_path / "old")
+    pipelines.run(renamed, **plan)
+    assert sorted(row.n for row in spark.read.parquet(str(table)).collect()) == [1, 2]
 
 
 def test_a_python_file_defines_a_pipeline_with_a_function(pipelines, writer, tmp_path):

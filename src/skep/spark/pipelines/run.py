@@ -37,6 +37,8 @@ REPORT_S: Final = 1.0
 RECENT_BATCHES: Final = 40
 """How many micro-batches the record shows."""
 
+_TABLE_LOG: Final = "_spark_metadata"
+"""Where Spark's file sink keeps which micro-batches a table has."""
 _OUR_CLASS: Final = re.compile(r"^skep(\.\w+)+: ")
 """How an error of ours begins when it comes from another process."""
 
@@ -49,6 +51,10 @@ class PipelineFailed(Refused):
 
 class CheckpointGone(Refused):
     """The pipeline has run before, but its checkpoint is not there."""
+
+
+class TableTaken(Refused):
+    """Another query wrote the table, so what this one writes would be skipped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +108,8 @@ class PipelineRun:
 
     def _forget(self, registry: Registry) -> None:
         """Begin anew. The record goes last: it must not claim progress without its checkpoint."""
-        files, path = _checkpoint(self._session(), self.plan.checkpoint)
+        self._require_free_table(self._session())
+        files, path = _located(self._session(), self.plan.checkpoint)
         files.delete(path, True)
         for sink in sinks_of(self.pipeline):
             for source in self.pipeline.sources:
@@ -115,6 +122,8 @@ class PipelineRun:
             spark = self._session()
             if has_progress:
                 self._require_checkpoint(spark)
+            if not _exists(spark, f"{self.plan.checkpoint}/table"):
+                self._require_free_table(spark)
             frames = Frames(spark, self.pipeline, self.transform, self.plan.url)
             for sink in sinks_of(self.pipeline):
                 writer = frames.writer(sink, f"{self.plan.checkpoint}/{sink}")
@@ -132,11 +141,23 @@ class PipelineRun:
         return watch.progress
 
     def _require_checkpoint(self, spark: "SparkSession") -> None:
-        files, path = _checkpoint(spark, self.plan.checkpoint)
-        if not files.exists(path):
+        if not _exists(spark, self.plan.checkpoint):
             raise CheckpointGone(
                 f"pipeline {self.pipeline.name} has run before, but there is no checkpoint at "
                 f"{self.plan.checkpoint}: say by --checkpoint where it lies, or --reset"
+            )
+
+    def _require_free_table(self, spark: "SparkSession") -> None:
+        """Refuse a table that a query with another checkpoint wrote.
+
+        Spark's file sink keeps the numbers of micro-batches beside the files and skips those it
+        has. A query with a new checkpoint counts from 0, so all it writes would be skipped.
+        """
+        table = self.pipeline.sink.table
+        if table is not None and _exists(spark, f"{table}/{_TABLE_LOG}"):
+            raise TableTaken(
+                f"table {table} was written by another query, or before --reset: Spark would skip "
+                "what this one writes. Name another directory, or move this one away first"
             )
 
     def _follow(
@@ -249,8 +270,13 @@ class _Watch:
         return max(totals)
 
 
-def _checkpoint(spark: "SparkSession", address: str) -> tuple[Any, Any]:
-    """Return the file system of a checkpoint, any that Spark knows, and the path in it."""
+def _exists(spark: "SparkSession", address: str) -> bool:
+    files, path = _located(spark, address)
+    return bool(files.exists(path))
+
+
+def _located(spark: "SparkSession", address: str) -> tuple[Any, Any]:
+    """Return the file system of an address, any that Spark knows, and the path in it."""
     context: Any = spark.sparkContext
     jvm = context._jvm  # noqa: SLF001 (the only way to Hadoop's file systems)
     path = jvm.org.apache.hadoop.fs.Path(address)
