@@ -156,6 +156,28 @@ def test_sealed_messages_leave_their_queue_only_if_somebody_says_so(
     assert '"enc":"k1"' in stored(writer, "orders")[0][1]
 
 
+def test_a_file_outside_of_this_machine_is_imported_again_if_it_was_overwritten(
+    skep, writer, spark, tmp_path
+):
+    # A file system of Hadoop's with a scheme of its own, as object stores are.
+    mounted = "fs.viewfs.mounttable.store.link./data"
+    spark.sparkContext._jsc.hadoopConfiguration().set(mounted, f"file://{tmp_path}")
+    writer.partition("orders")
+    file = tmp_path / "new orders.ndjson"
+    file.write_text('{"payload": 1}\n')
+
+    def imported():
+        said = skep("import", "--from", f"viewfs://store/data/{file.name}", "--queue", "orders")
+        return said, [data for _, data in data_of(writer, "orders")]
+
+    assert imported()[1] == [1]
+    assert imported()[1] == [1]
+    file.write_text('{"payload": 23}\n')
+
+    assert imported()[1] == [1, 23]
+    assert imported()[1] == [1, 23]
+
+
 def test_mistakes_are_told_in_one_line(skep, tmp_path):
     missing = tmp_path / "missing.csv"
 

@@ -92,6 +92,8 @@ Session = Callable[[], "SparkSession"]
 COLUMNS: Final = ("partition", "transaction_id", "payload", "headers", "deliver_at")
 """What a row of an import may say; the queue is that of the import."""
 OFFSET: Final = "offset"
+_TAGGED: Final = "org.apache.hadoop.fs.EtagSource"
+"""What object stores know of a file besides size and time."""
 CSV: Final = {
     "header": "true",
     # As RFC 4180 has it: a quote is doubled. Spark's own way loses backslashes before quotes.
@@ -196,7 +198,7 @@ def _write_id(frame: "DataFrame", plan: ImportPlan) -> str:
         return f"import:{plan.name}"
     if plan.format == "queue":
         return f"import:{uuid4()}"  # it may have grown; what is known is found by its ids
-    files = sorted(f"{uri} {_fingerprint(uri)}" for uri in frame.inputFiles())
+    files = sorted(f"{uri} {_fingerprint(frame, uri)}" for uri in frame.inputFiles())
     said = (plan.queue, plan.format, str(plan.whole_lines), repr(sorted(plan.mapping.items())))
     return f"import:{single_write.short_digest(*said, *files)}"
 
@@ -245,10 +247,17 @@ def _ordered(frame: "DataFrame", chosen: Mapping[str, str]) -> "DataFrame":
     return rows.repartition("partition").sortWithinPartitions("partition", OFFSET).drop(OFFSET)
 
 
-def _fingerprint(uri: str) -> str:
-    """Tell a file from another that once had its name; only files on this machine are looked at."""
+def _fingerprint(frame: "DataFrame", uri: str) -> str:
+    """Tell a file from another that once had its name."""
     parts = urlsplit(uri)
-    if parts.scheme not in ("", "file"):
-        return ""
-    known = Path(unquote(parts.path)).stat()
-    return f"{known.st_size} {known.st_mtime_ns}"
+    if parts.scheme in ("", "file"):
+        known = Path(unquote(parts.path)).stat()
+        return f"{known.st_size} {known.st_mtime_ns}"
+    context: Any = frame.sparkSession.sparkContext
+    jvm = context._jvm  # noqa: SLF001 (the only way to Hadoop's file systems)
+    path = jvm.org.apache.hadoop.fs.Path(jvm.java.net.URI(uri))
+    files = path.getFileSystem(context._jsc.hadoopConfiguration())  # noqa: SLF001
+    status = files.getFileStatus(path)
+    has_tag = jvm.java.lang.Class.forName(_TAGGED).isInstance(status)
+    # The tag is of the contents: two writes within a millisecond may have one time and one size.
+    return f"{status.getLen()} {status.getModificationTime()} {status.getEtag() if has_tag else ''}"
