@@ -13,7 +13,7 @@ TIMEOUT_S = 100
 def stream(spark, database_url, tmp_path):
     """Run a streaming query over this test's log to its end; return what each batch brought."""
 
-    def run(checkpoint="checkpoint", **options):
+    def run(checkpoint="checkpoint", progress=None, **options):
         batches = []
         reader = spark.readStream.format("skep").option("url", database_url).options(**options)
         with started(
@@ -23,6 +23,8 @@ def stream(spark, database_url, tmp_path):
             .foreachBatch(lambda frame, _: batches.append(found(frame)))
         ) as query:
             assert query.awaitTermination(TIMEOUT_S)
+            if progress is not None:
+                progress += [json.loads(each.json)["sources"][0] for each in query.recentProgress]
         return batches
 
     return run
@@ -45,12 +47,17 @@ def test_a_query_goes_on_from_its_checkpoint_in_limited_batches(stream, writer, 
     for number in range(5):
         writer.push(number)
 
-    first = stream(queue="orders", maxMessagesPerTrigger="2", consumerGroup="billing")
+    shown = []
+    limits = {"maxMessagesPerTrigger": "2", "consumerGroup": "billing"}
+    first = stream(queue="orders", progress=shown, **limits)
     writer.push(5)
-    second = stream(queue="orders", maxMessagesPerTrigger="2", consumerGroup="billing")
+    second = stream(queue="orders", **limits)
 
     assert first == [[0, 1], [2, 3], [4]]
     assert second == [[5]]
+    lags = [each["latestOffset"]["behind"]["messages"] for each in shown if each["numInputRows"]]
+    assert lags == [3, 1, 0]
+    assert all(each["processedRowsPerSecond"] > 0 for each in shown if each["numInputRows"])
     offsets = sorted((tmp_path / "checkpoint" / "offsets").glob("[0-9]*"))
     assert max(path.stat().st_size for path in offsets) < 10_000
     assert writer.value("select count(*) from skep.hold where name = 'billing'") == 1

@@ -371,6 +371,23 @@ def test_the_present_is_reported_beside_the_position(query, writer):
     assert reported.seen == Position.from_json(stream.start).seen
 
 
+def test_the_lag_behind_a_micro_batch_is_shown_with_the_present(query, writer):
+    writer.execute("select set_config('skep.fake_now', '2026-01-01T12:00:00Z', false)")
+    for number in range(3):
+        writer.push(number, number)
+    stream = query(maxMessagesPerTrigger="2", startingTimestamp="2026-01-01T11:00:00Z")
+    assert "behind" not in stream.reader.reportLatestOffset()
+
+    lags = []
+    while stream.step() is not None:
+        lags.append(stream.reader.reportLatestOffset()["behind"])
+
+    assert [(lag["messages"], lag["exact"]) for lag in lags] == [(4, True), (2, True), (0, True)]
+    assert [lag["seconds"] > 0 for lag in lags] == [True, True, False]
+    shown = stream.reader.reportLatestOffset()
+    assert {**Position.from_json(shown).to_json(), "behind": lags[-1]} == shown
+
+
 def test_a_stream_has_no_end_and_its_queue_must_exist(query, writer):
     with pytest.raises(InvalidOption, match="not for streams"):
         query(endingTimestamp="2026-01-01")

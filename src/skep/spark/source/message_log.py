@@ -39,6 +39,13 @@ DIVIDE: Final = (
     "$7::text::timestamptz, $8::text::timestamptz, $9::text::bigint, $10::text::bigint, "
     "$11::text::bigint)"
 )
+MEASURE: Final = (
+    "select * from skep.measure_span($1::text::integer[], $2::text::bigint[], "
+    "$3::text::pg_snapshot, $4::text::pg_snapshot, $5::text::bigint[], $6::text::bigint[], "
+    "$7::text::timestamptz, $8::text::timestamptz, $9::text::integer)"
+)
+SEGMENTS_MEASURED: Final = 10_000
+"""Of a longer backlog a reader only tells how much there is at least."""
 REGISTER: Final = (
     "select skep.register_reader($1, $2::text::text[], $3::text::json)::text as position"
 )
@@ -236,6 +243,28 @@ class MessageLog:
             Size(Address(*row["last"]), row["segments"], row["messages"], row["bytes"])
             for row in rows
         ]
+
+    def behind(
+        self, position: Position, partitions: Partitions, present: Present
+    ) -> dict[str, Any]:
+        """Return how much has been stored that a position has not seen, as far as it is live."""
+        part = position.part
+        spans = [Span(position.target, present.seen)]
+        if part is not None:
+            spans.append(Span(position.seen, part.snapshot, after=part.through))
+        rows = [
+            self.ask(
+                MEASURE,
+                *_span_arguments(span, partitions, position.since_us, None),
+                SEGMENTS_MEASURED,
+            )[0]
+            for span in spans
+        ]
+        return {
+            "exact": all(row["is_exact"] for row in rows),
+            "messages": sum(row["messages"] for row in rows),
+            "seconds": max(row["seconds"] for row in rows),
+        }
 
     def register(self, name: str, partitions: Partitions, position: Position) -> Position:
         """Begin under a name; return where the reader of that name is to go on."""

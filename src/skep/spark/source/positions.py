@@ -30,7 +30,9 @@ from skep.model.errors import Refused
 _SNAPSHOT: Final = re.compile(r"(\d{1,20}):(\d{1,20}):((?:\d{1,20}(?:,\d{1,20})*)?)")
 _SYSTEM: Final = re.compile(r"\d+:\d+(?::[a-z0-9_]+)?")
 """Of a cluster, a database in it, and the schema there unless that has the default's name."""
-_MEMBERS: Final = {"checked", "part", "seen", "since", "system", "taken"}
+BEHIND: Final = "behind"
+"""The member in which a reader shows its lag, beside a position. It is no part of that."""
+_MEMBERS: Final = {BEHIND, "checked", "part", "seen", "since", "system", "taken"}
 
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

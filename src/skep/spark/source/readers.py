@@ -28,7 +28,7 @@ from pyspark.sql.streaming.datasource import (
 from skep.spark.runtime.postgres import forget_connections
 from skep.spark.source.message_log import Partitions, Present, Size
 from skep.spark.source.options import InvalidOption, ReadOptions, read_options, shape_options
-from skep.spark.source.positions import Part, Position, Snapshot, Span
+from skep.spark.source.positions import BEHIND, Part, Position, Snapshot, Span
 from skep.spark.source.splits import SplitReader
 from skep.spark.source.tiered_log import TieredLog
 
@@ -92,6 +92,7 @@ class SkepStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._log: Final = TieredLog(self._options)
         self._initial: Position | None = None
         self._available: Snapshot | None = None
+        self._planned: Position | None = None
         self._waiting_since: float | None = None
         self._renewed_at: float | None = None
 
@@ -126,8 +127,8 @@ class SkepStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._log.check(position, present)
         self._log.check_losses(position, partitions)
         self._renew_hold(partitions, position)
-        end = self._end(position, partitions, present, limit)
-        return end.to_json()
+        self._planned = self._end(position, partitions, present, limit)
+        return self._planned.to_json()
 
     def _end(
         self, position: Position, partitions: Partitions, present: Present, limit: ReadLimit
@@ -177,8 +178,13 @@ class SkepStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return now - self._waiting_since < self._options.trigger_delay_s
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Return the present, for Spark to show beside the position of the query."""
-        return self._log.present(self._log.partitions()).position().to_json()
+        """Return the present, for Spark to show in the progress of the query, and the lag."""
+        partitions = self._log.partitions()
+        present = self._log.present(partitions)
+        shown = present.position().to_json()
+        if self._planned is not None and self._options.tier != "archive":
+            shown[BEHIND] = self._log.behind(self._planned, partitions, present)
+        return shown
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Plan the tasks of a micro-batch."""
