@@ -1,5 +1,6 @@
 import pytest
 
+from skep.model.schema_name import Schema, split_schema
 from skep.spark.source.columns import schema_of
 from skep.spark.source.options import InvalidOption, Subscription, read_options, shape_options
 from skep.spark.source.positions import NOTHING, Position, Snapshot
@@ -42,6 +43,8 @@ def test_without_options_everything_there_is_is_read_and_losses_are_errors():
         ({"consumerGroup": "billing"}, "consumer_group", "billing"),
         ({"holdSeconds": "60"}, "keep_s", 60),
         ({"tier": "live"}, "end", "latest"),
+        ({"readUrl": "postgresql://reader@standby/skep"}, "read_timeout_s", 10.0),
+        ({"readFallback": "fail", "readTimeout": "5s"}, "read_fallback", "fail"),
     ],
 )
 def test_an_option_is_understood(given, field, value):
@@ -72,6 +75,7 @@ def test_an_option_is_understood(given, field, value):
         ({"payloadErrors": "ignore"}, "one of fail, null"),
         ({"tier": "warm"}, "one of live, archive, all"),
         ({"url": "mysql://x"}, "must begin with postgresql://"),
+        ({"readUrl": "standby"}, "option readUrl must begin with postgresql://"),
         ({"subscribe": "a"}, "not both queue and subscribe"),
     ],
 )
@@ -130,6 +134,12 @@ def test_the_database_of_the_settings_is_read_when_no_other_is_named(monkeypatch
 )
 def test_the_type_of_the_payload_can_be_chosen(given, column):
     assert column in schema_of(shape_options(given))
+
+
+def test_the_standby_has_the_schema_of_the_primary():
+    chosen = options(readUrl="postgresql://reader@standby/skep", databaseSchema="shop")
+
+    assert split_schema(chosen.read_url)[1] == split_schema(chosen.url)[1] == Schema("shop")
 
 
 def test_headers_are_a_column_unless_told_otherwise():

@@ -174,6 +174,12 @@ class Connection:
                 f"--database-url ...` on it first ({line})",
                 state=state,
             )
+        if "conflict with recovery" in line:
+            return CannotRead(
+                f"the standby {self._place} cancelled a statement ({line}). Set "
+                "hot_standby_feedback to on there, or raise max_standby_streaming_delay",
+                state=state,
+            )
         if state == _CANCELLED or "canceling statement" in line:
             return CannotRead(
                 f"PostgreSQL cancelled a statement ({line}). Raise the option statementTimeout, "
@@ -200,8 +206,11 @@ class Database:
     ends only that one if it fails.
     """
 
-    def __init__(self, url: str, statement_timeout_s: float, *, is_durable: bool = True) -> None:
+    def __init__(
+        self, url: str, statement_timeout_s: float, *, is_durable: bool, patience_s: float
+    ) -> None:
         """Prepare; the arguments are those of `Connection`, which the first use opens."""
+        self._patience_s: Final = patience_s
         self._url: Final = url
         self._timeout_s: Final = statement_timeout_s
         self._is_durable: Final = is_durable
@@ -246,7 +255,7 @@ class Database:
 
     def _connect(self) -> Connection:
         """Connect; where it worked before, wait for a server that may be restarting."""
-        giving_up_at = time.monotonic() + (PATIENCE_S if self._url in _known_urls else 0)
+        giving_up_at = time.monotonic() + (self._patience_s if self._url in _known_urls else 0)
         while True:
             try:
                 connection = Connection(self._url, self._timeout_s, is_durable=self._is_durable)
@@ -259,14 +268,23 @@ class Database:
                 return connection
 
 
-_databases: Final[dict[tuple[str, float, bool], Database]] = {}
+_databases: Final[dict[tuple[str, float, bool, float], Database]] = {}
 _known_urls: Final[set[str]] = set()
 
 
-def database(url: str, statement_timeout_s: float, *, is_durable: bool = True) -> Database:
-    """Return a database with the connections that this process keeps to it."""
-    made = Database(url, statement_timeout_s, is_durable=is_durable)
-    return _databases.setdefault((url, statement_timeout_s, is_durable), made)
+def database(
+    url: str,
+    statement_timeout_s: float,
+    *,
+    is_durable: bool = True,
+    patience_s: float = PATIENCE_S,
+) -> Database:
+    """Return a database with the connections that this process keeps to it.
+
+    A server that was there before and does not answer is waited for as long as patience lasts.
+    """
+    made = Database(url, statement_timeout_s, is_durable=is_durable, patience_s=patience_s)
+    return _databases.setdefault((url, statement_timeout_s, is_durable, patience_s), made)
 
 
 def forget_connections() -> None:

@@ -21,7 +21,7 @@ from typing import (
 import msgspec
 
 from skep.model.errors import BadRequest
-from skep.model.schema_name import DEFAULT_SCHEMA, InvalidSchemaName, with_schema
+from skep.model.schema_name import DEFAULT_SCHEMA, InvalidSchemaName, split_schema, with_schema
 from skep.settings import InvalidSettings, load_settings
 from skep.spark.source.positions import EPOCH, InvalidPosition, Position, microseconds_of
 
@@ -208,10 +208,16 @@ class ReadOptions:
     tier: Annotated[Tier, Option("tier", *one_of("live", "archive", "all"))] = "live"
     storage: Annotated[str | None, Option("storage")] = None
     """How to reach the files of the archive; None for what the settings say."""
+    read_url: str | None = None
+    """A standby from which tasks read; None for the primary."""
+    read_timeout_s: Annotated[float, Option("readTimeout", *DURATION)] = 10.0
+    read_fallback: Annotated[
+        Literal["primary", "fail"], Option("readFallback", *one_of("primary", "fail"))
+    ] = "primary"
 
 
 READ_OPTIONS: Final = (
-    *("url", "databaseSchema", *SUBSCRIPTIONS),
+    *("url", "readUrl", "databaseSchema", *SUBSCRIPTIONS),
     *(each.name for each in declared_options(ReadOptions).values()),
     *("includeHeaders", "shape", "payload", "payloadSchema"),
 )
@@ -223,8 +229,13 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
     for edge in ("starting", "ending"):
         if f"{edge}Timestamp" in given and f"{edge}Offsets" in given:
             raise InvalidOption(f"give {edge}Offsets or {edge}Timestamp, not both")
+    url = database_url(given)
     chosen = take_options(
-        ReadOptions, given, url=database_url(given), subscription=_subscription(given)
+        ReadOptions,
+        given,
+        url=url,
+        read_url=_standby_url(given, url),
+        subscription=_subscription(given),
     )
     least, most = chosen.messages_to_wait_for, chosen.messages_per_trigger
     if least is not None and most is not None and least > most:
@@ -271,12 +282,22 @@ def database_url(given: Given) -> str:
             "there is no database: give the option url, "
             "postgresql://user:password@host:port/database, or set SKEP_DATABASE_URL"
         )
-    if not url.startswith(("postgresql://", "postgres://")):
-        raise InvalidOption("the option url must begin with postgresql://")
     try:
-        return with_schema(url, schema or DEFAULT_SCHEMA)
+        return with_schema(_postgres_url("url", url), schema or DEFAULT_SCHEMA)
     except InvalidSchemaName as error:
         raise InvalidOption(f"the option databaseSchema: {error.message}") from None
+
+
+def _standby_url(given: Given, primary: str) -> str | None:
+    if "readUrl" not in given:
+        return None
+    return with_schema(_postgres_url("readUrl", given["readUrl"]), split_schema(primary)[1].name)
+
+
+def _postgres_url(option: str, text: str) -> str:
+    if not text.startswith(("postgresql://", "postgres://")):
+        raise InvalidOption(f"the option {option} must begin with postgresql://")
+    return text
 
 
 def _subscription(given: Given) -> Subscription:

@@ -18,11 +18,11 @@ from skep.settings.fields import usable_cores
 from skep.spark.decode.payloads import is_carried, payload_decoder
 from skep.spark.decode.segments import SegmentDecoder
 from skep.spark.runtime.encryption_keys import lazy_key_ring
-from skep.spark.runtime.postgres import database
 from skep.spark.source.columns import PAYLOAD, check_schema, source_of
 from skep.spark.source.message_log import MessageLog, Partitions, span_statement
 from skep.spark.source.options import ReadOptions, Shape
 from skep.spark.source.positions import Address, Position, Span, spans_between
+from skep.spark.source.standby import Written, database_to_read, written_by_primary
 from skep.spark.source.tiered_log import NO_ARCHIVE, Boundary, TieredLog, storage_of
 
 if TYPE_CHECKING:
@@ -57,6 +57,8 @@ class LiveSplit(InputPartition):
     since_us: int | None
     taken_us: int
     segments: int
+    written: Written | None = None
+    """How far a standby must have come to be read; None to read the primary."""
 
     @property
     def name(self) -> str:
@@ -92,7 +94,12 @@ class SplitReader:
                     splits += self._live(log, boundary, span, start, end)
             return splits
 
-        return log.settled(partitions, plan)
+        splits = log.settled(partitions, plan)
+        live = [split for split in splits if isinstance(split, LiveSplit)]
+        if live and (written := written_by_primary(self._options)) is not None:
+            for split in live:
+                split.written = written
+        return splits
 
     def _live(
         self, log: TieredLog, boundary: Boundary, whole: Span, start: Position, end: Position
@@ -157,7 +164,7 @@ class SplitReader:
             taken_us=self._alive_at(split.taken_us),
             null_on_error=options.payload_errors == "null",
         )
-        source = database(options.url, options.statement_timeout_s)
+        source = database_to_read(options, split.written)
         found = _Counted(
             source.stream(self._statement(split)), keeps_addresses=options.tier == "all"
         )
