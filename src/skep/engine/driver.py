@@ -18,7 +18,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 from skep.db.access.errors import NotExecuted, OutcomeUnknown
 from skep.engine.fusion import Call, FusionCore, WorkUnit
@@ -36,6 +36,9 @@ RETRY_PAUSE_S_MAX: Final = 0.5
 class Work(ABC):
     """What a unit carries: a request, or a part of some, that waits for an answer."""
 
+    may_go_on: ClassVar[bool] = False
+    """It may stay without an answer at the end of its call, because something else holds it."""
+
     is_settled: bool = field(default=False, init=False)
     """It was answered, or its client is gone."""
 
@@ -52,7 +55,8 @@ class Execute(Protocol):
     """Runs one call of an operation for a batch, in its order, and answers each work in it.
 
     `is_repeated` says that an earlier attempt of the same batch may have been executed. When it
-    raises, the works that are not settled were not answered.
+    raises, the works that are not settled were not answered. When it returns, all are settled but
+    those that may go on.
     """
 
     async def __call__(self, batch: Sequence[Any], *, is_repeated: bool) -> None:
@@ -215,6 +219,9 @@ class Engine:
                 await self._isolate(execute, batch, error, is_repeated=is_repeated)
                 return False
             else:
+                if forgotten := [each for each in batch if not (each.is_settled or each.may_go_on)]:
+                    _log.error("a call of %r left units without an answer", execute)
+                    _fail(forgotten, Defect())
                 return succeeded
             batch = [work for work in batch if not work.is_settled]
             if not batch:

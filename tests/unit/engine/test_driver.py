@@ -541,6 +541,27 @@ async def test_an_answer_that_fails_by_a_bug_keeps_no_other_from_its_own(caplog)
     assert "a defect failed a request" in caplog.text
 
 
+class PatientParcel(Parcel):
+    may_go_on = True
+
+
+async def test_what_a_call_forgets_to_answer_is_answered_unless_it_may_go_on(caplog):
+    answered, forgotten, parked = Parcel("a"), Parcel("b"), PatientParcel("c")
+
+    async def execute(batch, *, is_repeated):
+        batch[0].answer()
+
+    engine = start(Executor())
+    engine.serve("push", execute)
+    for work in (answered, forgotten, parked):
+        engine.submit("push", None, 1, work)
+    await engine.drain()
+
+    assert (answered.answers, parked.answers) == (["done"], [])
+    assert [type(answer) for answer in forgotten.answers] == [Defect]
+    assert "without an answer" in caplog.text
+
+
 async def test_a_call_of_which_nothing_can_be_found_out_is_given_up_at_once():
     executor = Executor(raise_in_turn(Unavailable()))
     batch = parcels("ab")

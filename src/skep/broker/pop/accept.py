@@ -72,6 +72,8 @@ class PollOptions(msgspec.Struct, frozen=True, gc=False):
 class Poll(Work):
     """One client's request for messages."""
 
+    may_go_on = True  # it is parked, or tries again
+
     options: PollOptions
     deadline: float
     answer: Deliver
