@@ -37,7 +37,7 @@ AWAY_S: Final = 0.1
 """How long a scrape waits before it looks whether the database is away."""
 
 PATIENCE_S: Final = 2.0
-"""How long it waits for a database that is slow."""
+"""How long those wait for a slow database that have no figures to show."""
 
 _CLUSTER: Final = {"scope": "cluster"}
 _CLUSTER_COUNTERS: Final = {
@@ -84,16 +84,19 @@ class ScrapeFacts:
         self._facts: _Facts | None = None
         self._read_at = float("-inf")
         self._reading: asyncio.Task[None] | None = None
+        self._asked_at = float("-inf")
 
     async def read(self) -> _Facts | None:
         """Return the figures of the installation; None if there are none that are recent."""
         if self._age_s() >= KEEP_S:
             if self._reading is None:
+                self._asked_at = self._now()
                 self._reading = asyncio.get_running_loop().create_task(self._read())
             reading = {self._reading}
             _, late = await asyncio.wait(reading, timeout=AWAY_S)
-            if late and not self._is_away():
-                await asyncio.wait(reading, timeout=PATIENCE_S)
+            left_s = self._asked_at + PATIENCE_S - self._now()
+            if late and left_s > 0 and self._age_s() >= STALE_S and not self._is_away():
+                await asyncio.wait(reading, timeout=left_s)
         return self._facts if self._age_s() < STALE_S and not self._is_away() else None
 
     def _age_s(self) -> float:
@@ -101,13 +104,12 @@ class ScrapeFacts:
 
     async def _read(self) -> None:
         """Read them, for this scrape or for the next ones."""
-        began_at = self._now()
         try:
             text = await self._sql.value("scrape_metrics", self._queues_max, LETTERS_COUNTED)
         except SkepError as error:
             _log.debug("cannot read the figures of the installation: %s", error)
         else:
-            self._facts, self._read_at = _decode(text), began_at
+            self._facts, self._read_at = _decode(text), self._asked_at
         finally:
             self._reading = None
 
