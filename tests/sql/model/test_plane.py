@@ -12,10 +12,12 @@ import os
 from copy import deepcopy
 from datetime import timedelta
 from itertools import count
+from math import inf
 from typing import NamedTuple
 from uuid import UUID
 
 import pytest
+from asyncpg import PostgresError
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -187,6 +189,50 @@ class Scene(Operators, Housekeeping, Streams, RuleBasedStateMachine):
         if is_known:
             self.plane.push(partition, names, self.log.now)
 
+    def push_contested(self, partition, number, repeated, unknown):
+        """Push as a broker that does not know the last messages, which may be others'."""
+        names = self._names(partition, number, repeated)
+        self.arun(self._provision(partition))
+        state, now = self.plane.partitions[partition], self.log.now
+        known_to = max(state.head - unknown, 0)
+        stored = self.plane.duplicates(partition, names, now)
+        in_gap = [at for at in stored.values() if at > known_to]
+        new = [name for index, name in enumerate(names) if stored.get(index, inf) > known_to]
+        if not new:
+            return
+        pushing = self.log.push_contested({state.id: new}, {state.id: known_to})
+        if in_gap:
+            with pytest.raises(PostgresError) as refusal:
+                self.arun(pushing)
+            assert refusal.value.sqlstate == "SK410"
+            return
+        first = state.head + 1
+        assert self.arun(pushing)[0] == {state.id: (first, now)}
+        self.plane.push(partition, new, now)
+
+    def push_and_hand_over(self, partition, number, group, batch, lease_s, has_caught_up):
+        """Push for a poll that waits: it gets what it would have found by itself, or nothing."""
+        if group not in self.plane.groups:
+            return
+        if has_caught_up:
+            self.pop_partition(group, partition, 100, auto_ack=True)
+        names = self._names(partition, number, [])
+        self.arun(self._provision(partition))
+        self.arun(self._subscribe(group, "all", None))
+        state, poll = self.plane.partitions[partition], Poll(batch=batch, lease_s=lease_s)
+        waiting = {state.id: (self.plane.groups[group].id, poll)}
+        handing = self.log.hand_over({state.id: names}, {state.id: state.head}, waiting)
+        claims = self.arun(handing)
+        self.plane.push(partition, names, self.log.now)
+        if not claims:
+            return
+        taken_from, taken_to, is_individual, is_only = claims[state.id]
+        taken = zip(range(taken_from + 1, taken_to + 1), names, strict=False)
+        messages = [Delivered(state.id, at, name, 1, 0) for at, name in taken]
+        self._compare_partition(partition, group, poll, messages)
+        assert is_individual == (self.plane.options.ack_mode == "individual")
+        assert is_only == (len(self.plane.of_partition(partition)) == 1)
+
     def push_for_later(self, partition, number, repeated, delay_s):
         names, now = self._names(partition, number, repeated), self.log.now
         answers = self.arun(
@@ -235,6 +281,22 @@ class Scene(Operators, Housekeeping, Streams, RuleBasedStateMachine):
                 is_known=st.booleans(),
             ),
             action(
+                "push_contested",
+                partition=partitions,
+                number=st.integers(0, 3),
+                repeated=st.lists(picks, max_size=2),
+                unknown=st.integers(0, 4),
+            ),
+            action(
+                "push_and_hand_over",
+                partition=partitions,
+                number=st.integers(1, 4),
+                group=groups,
+                batch=st.integers(1, 5),
+                lease_s=st.sampled_from([0, 10, 30]),
+                has_caught_up=st.sampled_from([True, True, False]),
+            ),
+            action(
                 "push_for_later",
                 partition=partitions,
                 number=st.integers(1, 2),
@@ -244,7 +306,7 @@ class Scene(Operators, Housekeeping, Streams, RuleBasedStateMachine):
         )
     )
     def push_otherwise(self, action):
-        """Push as a broker that knows what is there, or for later."""
+        """Push as a broker that knows what is there, or some of it, or for later."""
         self.perform(action)
 
     # Consumers
