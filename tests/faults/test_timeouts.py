@@ -56,14 +56,15 @@ async def test_the_statement_of_a_client_that_is_gone_ends(patient_broker):
         assert (await client.call("GET", "/api/v1/resources/queues")).status == 200
 
 
-async def test_listings_that_hang_stop_neither_deliveries_nor_the_leader(patient_broker, queue):
-    broker = patient_broker
+async def test_listings_that_hang_stop_neither_messages_nor_the_leader(patient_broker, queue):
+    broker, limited = patient_broker, f"{queue}-limited"
     expiry = "select expires_at from skep.leadership"
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
         sql, observer = await enter(broker.sql()), await enter(broker.sql())
         client, consumer = await enter(broker.connect()), await enter(broker.connect())
         listings = [await enter(broker.connect()) for _ in range(2)]
+        await client.configure(limited, {"maxSize": 10})
         await client.push_payloads(queue, 1)
         await client.pop(queue)
         await enter(sql.transaction())
@@ -79,8 +80,10 @@ async def test_listings_that_hang_stop_neither_deliveries_nor_the_leader(patient
 
         with elapsed() as waited:
             assert payloads(await consumer.popped()) == [1]
+        await client.push_payloads(limited, 1)
         assert (await client.call("GET", "/readyz")).status == 200
         await eventually(lambda: _is_later(observer.fetchval(expiry), leads_until))
+        assert await observer.fetchval(WAITING), "the listings ended before the rest was done"
 
     assert waited.seconds < PATIENCE_S
 

@@ -29,10 +29,10 @@ class Database:
 
 class Scrapes:
     def __init__(self):
-        self.database = Database()
+        self.database, self.is_away = Database(), False
         self.loop = asyncio.get_running_loop()
         now = self.loop.time
-        self.facts = ScrapeFacts(self.database, queues_max=1, now=now, is_away=lambda: False)
+        self.facts = ScrapeFacts(self.database, queues_max=1, now=now, is_away=lambda: self.is_away)
 
     async def scrape(self, *, after_s=0.0):
         """Return the figures, and how long they took."""
@@ -60,3 +60,13 @@ async def test_only_the_first_scrape_waits_for_a_database_that_says_nothing():
     found = [await scrapes.scrape() for _ in range(3)]
 
     assert found == [(None, PATIENCE_S), (None, AWAY_S), (None, AWAY_S)]
+
+
+async def test_no_scrape_waits_for_a_database_that_is_away_and_none_shows_what_it_said():
+    scrapes = Scrapes()
+    await scrapes.scrape()
+    scrapes.is_away, scrapes.database.latency_s = True, STALE_S
+
+    found = [await scrapes.scrape(after_s=after_s) for after_s in (KEEP_S, STALE_S)]
+
+    assert found == [(None, AWAY_S)] * 2
