@@ -256,6 +256,28 @@ async def test_defect_21_nothing_of_a_partition_is_handled_after_a_failure_in_it
     assert await lag(queen, queue) == 0
 
 
+async def test_a_failure_of_a_handler_is_in_the_log_with_its_message_and_traceback(
+    queen, queue, quick_retries, caplog
+):
+    await queen.push(queue, 7, partition="one", transaction_id="seven")
+
+    @queen.worker(queue, group="g", idle_s=0.3)
+    async def broken(message):
+        raise KeyError(message.data)
+
+    await broken.run()
+
+    first, again = caplog.records
+    (letter,) = (await queen.dead_letters.find(queue=queue)).messages
+    assert first.getMessage() == (
+        f"Handler failed on message {letter.id} of queue {queue}, group g, partition one, "
+        "attempt 1 (failed): KeyError: 7"
+    )
+    assert first.exc_info[2].tb_frame.f_code.co_name == "broken"  # the first frame is the user's
+    assert "attempt 2 (failed)" in again.getMessage()
+    assert again.exc_info is None
+
+
 async def test_a_handler_may_take_whole_batches_and_settle_some_by_itself(queen, queue):
     await queen.push_many(queue, range(4), partition="one")
     seen = []

@@ -13,6 +13,8 @@ from typing import Final, Literal, Protocol, TypeAlias
 
 import msgspec
 
+from skep.model.wire import QUEUE_MODE
+
 Status: TypeAlias = Literal["completed", "failed", "retry", "dlq"]
 
 ERROR_CHARS_MAX: Final = 2_000
@@ -65,6 +67,35 @@ def verdict_of(returned: object = None, raised: BaseException | None = None) -> 
             return dead_letter(str(raised) or "given up by its handler")
         case _:
             return failed(f"{type(raised).__name__}: {raised}")
+
+
+class _Handled(Protocol):
+    """What is said of a message in the log."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def queue(self) -> str: ...
+    @property
+    def partition(self) -> str: ...
+    @property
+    def consumer_group(self) -> str: ...
+    @property
+    def delivery_attempt(self) -> int: ...
+
+
+def failure_of(failed: _Handled | Sequence[_Handled], verdict: Verdict) -> tuple[str, str]:
+    """Return where a handler failed, and on what: a message, or a batch of one queue."""
+    first = failed[0] if isinstance(failed, Sequence) else failed
+    what = f"message {first.id}"
+    if isinstance(failed, Sequence) and len(failed) > 1:
+        what = f"a batch of {len(failed)} from message {first.id} on"
+    group = first.consumer_group
+    where = f"queue {first.queue}, {'default group' if group == QUEUE_MODE else 'group ' + group}"
+    return where, (
+        f"Handler failed on {what} of {where}, partition {first.partition}, attempt "
+        f"{first.delivery_attempt} ({verdict.status})"
+    )
 
 
 class BatchProgress:

@@ -14,7 +14,8 @@ from skep.client.blocking.consumption import Consumption
 from skep.client.blocking.message import Batch, Message
 from skep.client.io_blocking import Stop, invoke, run_together, stopping_on_signals
 from skep.client.tracing import Telemetry
-from skep.client.verdicts import COMPLETED, Verdict, verdict_of
+from skep.client.verdicts import COMPLETED, Verdict, failure_of, verdict_of
+from skep.telemetry.failures import FailureLog
 
 _log = logging.getLogger("skep.client")
 
@@ -36,6 +37,7 @@ class Worker:
         self._concurrency: Final = concurrency
         self._by_batch: Final = by_batch
         self._telemetry: Final = telemetry
+        self._failures: Final = FailureLog(_log)
         self._stop: Final = Stop()
         self.handled = 0
         """Messages whose handler has returned or raised."""
@@ -86,6 +88,7 @@ class Worker:
             returned = invoke(self._handler, argument)
         except Exception as error:  # noqa: BLE001 (any exception of a handler is its verdict)
             verdict = verdict_of(raised=error)
-            _log.warning("Handler raised, verdict %s: %s", verdict.status, verdict.error or error)
+            place, what = failure_of(argument, verdict)
+            self._failures.tell(logging.WARNING, place, what, error)
             return verdict
         return verdict_of(returned)

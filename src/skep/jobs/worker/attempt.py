@@ -35,6 +35,7 @@ from skep.jobs.worker.sharing import SharingUndone
 from skep.jobs.worker.tracing import Tracing
 from skep.jobs.worker.transactions import TransactionProvider
 from skep.model.errors import SkepError
+from skep.telemetry.failures import FailureLog
 
 _log = logging.getLogger(__name__)
 
@@ -91,6 +92,7 @@ class AttemptRunner:
     meters: JobMeters
     middleware: Sequence[Middleware]
     chance: random.Random = field(default_factory=random.Random)
+    failures: FailureLog = field(default_factory=lambda: FailureLog(_log))
 
     async def run(self, attempt: Attempt) -> None:
         """Run it to its end; raises nothing but cancellation from outside."""
@@ -128,7 +130,7 @@ class AttemptRunner:
                 raise OwnershipLost(attempt.lost_reason) from error
             settlement = settle_failure(attempt.claimed, error, job.retry, self.chance)
             require_settled((await self.settler.settle(settlement)).outcome)
-            _log_failure(attempt, settlement, error)
+            self._tell_failure(attempt, settlement, error)
         return settlement.outcome
 
     async def _work(
@@ -181,6 +183,15 @@ class AttemptRunner:
         finally:
             attempt.is_timed_out = limit.expired()  # a handler in a thread goes on until it asks
 
+    def _tell_failure(self, attempt: Attempt, settlement: Settlement, error: Exception) -> None:
+        """Say that an attempt failed, once that is written."""
+        what = f"Job {attempt} failed in attempt {attempt.claimed.attempt}, "
+        if settlement.outcome == "failed":
+            self.failures.tell(logging.ERROR, attempt.name, what + "the last", error)
+        elif settlement.outcome == "retry":
+            what += f"retrying in {settlement.delay_s:.1f} s"
+            self.failures.tell(logging.WARNING, attempt.name, what, error)
+
     def _read_output(self, blocker: _Blocker) -> object:
         if blocker.state != "completed":
             return None
@@ -204,22 +215,6 @@ class AttemptRunner:
             _log.info("Stopped job %s: %s", attempt, attempt.lost_reason)
             return
         await self.settler.settle(Settlement(*attempt.claimed.token, "released"))
-
-
-def _log_failure(attempt: Attempt, settlement: Settlement, error: Exception) -> None:
-    """Say that an attempt failed, once that is written."""
-    number = attempt.claimed.attempt
-    if settlement.outcome == "failed":
-        _log.error("Job %s failed in attempt %d, the last", attempt, number, exc_info=error)
-    elif settlement.outcome == "retry":
-        _log.warning(
-            "Job %s failed in attempt %d, retrying in %.1f s: %s: %s",
-            attempt,
-            number,
-            settlement.delay_s,
-            type(error).__name__,
-            error,
-        )
 
 
 def _time_left_s(job: Job[Any, Any], attempt: Attempt) -> float | None:
