@@ -20,7 +20,7 @@ def sql_files():
 
 
 def documents():
-    return sorted(ROOT.glob("*.md")) + files("docs", "benchmarks", suffix=".md")
+    return sorted(ROOT.glob("*.md")) + files("docs", "benchmarks", "specs", suffix=".md")
 
 
 def short(path):
