@@ -18,7 +18,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run check test lint fmt bench soak specs docs pictures dashboard constraints clean
+.PHONY: help setup run check test lint fmt bench soak specs docs site pictures dashboard constraints clean
 
 help: ## List the recipes
 	@sed -nE 's/^([a-z]+):[^#]*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -59,6 +59,9 @@ specs: $(INSTALLED) ## Check the TLA+ models and print what was found, with ever
 docs: $(INSTALLED) ## Write the reference pages that come from the code
 	$(BIN)/python -m tools.generate_reference_pages
 	$(BIN)/python tools/generate_lock_reference.py
+
+site: $(INSTALLED) ## Build the documentation as a site with search, in build/site
+	$(BIN)/python -m tools.build_site
 
 pictures: $(INSTALLED) dashboard ## Take the pictures in docs anew, of brokers that really run
 	$(BIN)/python tools/capture_terminal.py

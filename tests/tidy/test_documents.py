@@ -1,15 +1,21 @@
 """Documents: one title each, links that lead somewhere, and what they say of the code holds."""
 
+import ast
+import json
 import re
+import tomllib
 
 import pytest
+import yaml
 
 from skep.settings.fields import FIELDS, description
 from tests.tidy.tree import ROOT, documents, short, sql_files
+from tools.build_site import listed_pages
 from tools.generate_reference_pages import render_settings_page
 
 SETTINGS_PAGE = ROOT / "docs" / "reference" / "settings.md"
 TABLES_PAGE = ROOT / "docs" / "reference" / "tables.md"
+BLOCKS = re.DOTALL | re.MULTILINE
 FENCED = re.compile(r"^(```|~~~).*?^\1", re.DOTALL | re.MULTILINE)
 
 
@@ -43,6 +49,27 @@ def test_links_into_pages_lead_to_a_heading(path):
     ]
 
     assert [anchor for page, anchor in pages if anchor not in anchors(page)] == []
+
+
+READERS = {
+    "json": json.loads,
+    "toml": tomllib.loads,
+    "yaml": lambda text: list(yaml.safe_load_all(text)),
+    "python": lambda text: compile(text, "block", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT),
+}
+
+
+@pytest.mark.parametrize("path", documents(), ids=short)
+def test_code_in_a_document_can_be_read(path):
+    for language, block in re.findall(r"^```(\w+)\n(.*?)^```$", path.read_text(), BLOCKS):
+        if language in READERS:
+            READERS[language](block)
+
+
+def test_the_list_of_documents_leads_to_every_page():
+    listed = {ROOT / page for page in listed_pages()}
+
+    assert [short(page) for page in documents() if page not in listed] == []
 
 
 def test_a_decision_has_a_number_of_its_own_and_its_title_says_it():
