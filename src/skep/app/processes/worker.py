@@ -1,7 +1,6 @@
 """One worker process: an event loop with a broker behind an HTTP server."""
 
 import asyncio
-import gc
 import logging
 import socket
 from contextlib import suppress
@@ -14,6 +13,7 @@ from skep.app.parts.broker import Broker
 from skep.app.parts.interface import BrokerProbe, cold_app, hot_routes
 from skep.app.processes.assignment import ReportReady, WorkerAssignment
 from skep.app.processes.handover import Handover
+from skep.app.processes.memory import calm_collector, keep_freed_memory
 from skep.app.processes.stop_signals import ended_by_sigterm
 from skep.app.processes.waiting import Stage, must_wait, start_when_possible
 from skep.server.auth.browsers import BrowserGate, BrowserPolicy
@@ -31,15 +31,13 @@ from skep.telemetry.logs import configure_logging
 
 _log = logging.getLogger(__name__)
 
-GC_ALLOCATIONS: Final = 100_000
-"""Surviving allocations between two collections of the youngest objects."""
-
 KEEP_ALIVE_S: Final = 75
 """Longer than the pause between a consumer's polls, so that connections are reused."""
 
 
 def run_worker_process(assignment: WorkerAssignment, report_ready: ReportReady) -> None:
     """Serve until SIGTERM, then finish what is under way and return."""
+    keep_freed_memory()
     with suppress(asyncio.CancelledError):  # SIGTERM before the server started
         uvloop.run(_serve(assignment, report_ready))
 
@@ -68,7 +66,7 @@ async def _serve_with_database(
     """Serve with a broker that has started."""
     try:
         server = _Server(_config(assignment, broker), report_ready, assignment)
-        _calm_collector()
+        calm_collector()
         await server.serve(sockets=[assignment.listener])
     finally:
         await broker.stop()
@@ -129,17 +127,6 @@ def _follow_settings(assignment: WorkerAssignment, broker: Broker) -> None:
         asyncio.run_coroutine_threadsafe(apply(settings), loop)  # on another thread
 
     assignment.updates.listen(hear)
-
-
-def _calm_collector() -> None:
-    """Make the cycle collector rare.
-
-    Reference counts free what a request allocates; the collector would only walk the objects in
-    flight again and again. Objects that exist by now are permanent and are excluded.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(GC_ALLOCATIONS, 50, 100)
 
 
 def _config(assignment: WorkerAssignment, broker: Broker) -> uvicorn.Config:
