@@ -3,6 +3,7 @@
 import asyncio
 import os
 import re
+import select
 import signal
 import sys
 import urllib.request
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from skep.jobs import Scheduler
+from tests.jobs.support.heavy import read as read_pipe
 from tests.jobs.support.program import greet, wait_for_ever
 from tests.sql.support.waiting import eventually
 
@@ -85,6 +87,31 @@ async def test_sigterm_returns_what_does_not_end_in_time(client, start_command, 
     assert await command.stopped() == 0
     (attempt,) = await client.inspection.attempts(chain.id)
     assert attempt.outcome == "released"
+
+
+async def test_a_handler_in_a_process_ends_with_a_worker_that_is_killed(
+    client, start_command, tmp_path
+):
+    command = await start_command(app="tests.jobs.support.heavy:heavy")
+    os.mkfifo(tmp_path / "pipe")
+    await client.start(read_pipe, str(tmp_path / "pipe"))
+    await eventually((tmp_path / "pipe.entered").exists)
+    descriptors = [os.pidfd_open(child) for child in children_of(command.process.pid)]
+
+    command.process.kill()
+
+    try:
+        assert descriptors
+        for descriptor in descriptors:
+            assert await asyncio.to_thread(select.select, [descriptor], [], [], 10) != ([], [], [])
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def children_of(process_id):
+    threads = Path(f"/proc/{process_id}/task").glob("*/children")
+    return [int(child) for thread in threads for child in thread.read_text().split()]
 
 
 async def test_a_second_signal_does_not_wait_for_the_grace(client, start_command, sql):

@@ -5,14 +5,16 @@ declared and finds the handler there. It gets the data of the context, and no li
 
 A process that ends, killed for its memory perhaps, fails the one attempt that it ran; the next
 attempt gets a new process. One whose attempt ended without it (timeout, cancellation) is killed,
-because nothing else stops a handler. It is lent only when it has imported the handler, so that an
-attempt does not pay for that with its time.
+because nothing else stops a handler. A process ends at once with a worker that is killed. It is
+lent only when it has imported the handler, so that an attempt does not pay for that with its time.
 """
 
 import asyncio
 import atexit
 import multiprocessing
+import os
 import signal
+import threading
 import traceback
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -185,9 +187,18 @@ def serve(pipe: Connection) -> None:
     """Answer questions until the worker is gone; what a process does."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _leave_to_worker)
+    threading.Thread(target=_end_with_worker, daemon=True).start()
     with suppress(EOFError, OSError):
         while True:
             pipe.send_bytes(_answer(pipe.recv_bytes()))
+
+
+def _end_with_worker() -> None:
+    """End with a worker that was killed: another one runs the job again."""
+    worker = multiprocessing.parent_process()
+    if worker is not None:
+        worker.join()
+        os._exit(1)
 
 
 def _leave_to_worker(_number: int, _frame: object) -> None:
