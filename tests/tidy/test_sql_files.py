@@ -7,7 +7,8 @@ from tools.generate_lock_reference import PAGE, locks_of, render_page
 
 FUNCTION_FILES = sorted((SQL / "functions").rglob("*.sql"))
 FUNCTIONS = {path.stem for path in FUNCTION_FILES}
-FOR_APPLICATIONS = {"push", "stage"}
+KV = {"kv_put", "kv_put_if_absent", "kv_incr", "kv_delete", "kv_check"}
+FOR_APPLICATIONS = {"push", "stage", *KV}
 """Functions that are there for statements of users."""
 HEADER = re.compile(r"\A-- (?P<name>\w+): .+\n(?:-- .+\n)+")
 COMMENT = re.compile(r"/\*.*?\*/|--[^\n]*", re.DOTALL)

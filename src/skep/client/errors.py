@@ -99,6 +99,9 @@ class Stopped(errors.SkepError):
 class _Problem(msgspec.Struct):
     error: str = ""
     code: str = ""
+    reason: str = ""
+    detail: str = ""
+    """The text, where `error` is a code."""
 
 
 _decode_problem = msgspec.json.Decoder(_Problem).decode
@@ -110,9 +113,11 @@ def error_of(answer: Answer) -> errors.SkepError:
     The stable code decides; a code of a newer broker falls back to what the status says.
     """
     problem = _problem_of(answer)
-    text = problem.error or f"the broker answered {answer.status}"
+    text = problem.detail or problem.error or f"the broker answered {answer.status}"
     by_status = _BY_STATUS.get(answer.status, UnexpectedAnswer)
-    return _BY_CODE.get(problem.code, by_status)(text)
+    error = _BY_CODE.get(problem.code, by_status)(text)
+    error.reason = problem.reason
+    return error
 
 
 def _problem_of(answer: Answer) -> _Problem:

@@ -2,6 +2,7 @@
 
     SkepError
     ├── BadRequest        the request must change: malformed, too large, unknown name
+    │   └── KvBadRequest  ... an operation on keys; `reason` says which rule
     ├── Refused           the request is well formed but not allowed in the current state
     │   ├── NotFound      the resource does not exist
     │   └── ForgedNotice  not signed by another instance
@@ -13,6 +14,7 @@
     │   ├── PartitionDeferred  ... deferred operations wait for the same partition
     │   └── Congested     ... as 503, for clients that give up at any 4xx
     ├── Unavailable       retry: PostgreSQL is unreachable, or this instance is shutting down
+    │   └── KvUnavailable ... with the code that clients of keys know
     └── Defect            a bug: a broken invariant; logged with its stack, answered 500
 
 A failed item is data (an outcome); a failed request is one of these. The docstring of a class is
@@ -34,8 +36,10 @@ class SkepError(Exception):
         if "code" not in vars(cls) and not cls.__name__.startswith("_"):
             cls.code = re.sub(r"\B(?=[A-Z])", "_", cls.__name__).lower()
 
-    def __init__(self, message: str | None = None) -> None:
+    def __init__(self, message: str | None = None, *, reason: str = "") -> None:
         super().__init__(message or (type(self).__doc__ or "").strip().splitlines()[0])
+        self.reason = reason
+        """A finer code, where the wire has one."""
 
     @property
     def message(self) -> str:
@@ -59,6 +63,12 @@ class PayloadTooLarge(BadRequest):
     """The request body is larger than this broker accepts."""
 
     code = "payload_too_large"
+
+
+class KvBadRequest(BadRequest):
+    """The operation on keys is malformed."""
+
+    code = "kv_bad_request"
 
 
 class Refused(SkepError):
@@ -142,6 +152,12 @@ class Unavailable(SkepError):
 
     code = "unavailable"
     retryable = True
+
+
+class KvUnavailable(Unavailable):
+    """The database is unreachable; the outcome is unknown and the call is safe to retry."""
+
+    code = "kv_unavailable"
 
 
 class Defect(SkepError):

@@ -2,9 +2,10 @@
 
 The one table from Skep's errors to status codes. Every error body is `{"error": text, "code":
 slug}`: `error` is what Queen's clients raise, `code` is stable and meant for programs. That of an
-overload also has `queueDepth`. Overload is
-429 with Retry-After, or 503 (`Congested`) for older clients of Queen, which give up at a 429 (ADR
-0017); 503 also means that the database is unreachable.
+overload also has `queueDepth`. Where the wire has finer codes (keys), `error` is the code too,
+`reason` the finer one and `detail` the text. Overload is 429 with Retry-After, or 503 (`Congested`)
+for older clients of Queen, which give up at a 429 (ADR 0017); 503 also means that the database is
+unreachable.
 
 A defect is logged with its stack and a request id: the client's `X-Request-Id` if it is harmless,
 else a new one, which the response repeats. The client learns nothing else of it.
@@ -17,7 +18,7 @@ from uuid import uuid4
 import msgspec
 
 from skep.model import errors
-from skep.server.api_document.shapes import ErrorAnswer
+from skep.server.api_document.shapes import ErrorAnswer, RefusalAnswer
 
 STATUS_BY_ERROR: Final[dict[type[BaseException], int]] = {
     errors.BadRequest: 400,
@@ -73,6 +74,9 @@ def problem_of(error: BaseException) -> Problem:
         if status is not None and isinstance(error, errors.SkepError):
             depth = error.queue_depth if isinstance(error, errors.Overloaded) else msgspec.UNSET
             headers = _headers_of(error)
+            if error.reason:
+                refusal = RefusalAnswer(error.code, error.code, error.reason, error.message)
+                return Problem(status, msgspec.json.encode(refusal), headers)
             return problem(status, error.code, error.message, headers=headers, queue_depth=depth)
     return problem(500, "defect", "Internal error; the server's log has the details.")
 

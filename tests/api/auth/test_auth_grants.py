@@ -438,3 +438,25 @@ async def test_a_restricted_caller_is_told_so(by_name):
     _, account = await by_name.ask("GET", "/api/me")
 
     assert account["isRestricted"]
+
+
+async def test_a_grant_on_a_namespace_covers_its_keys(client):
+    caller = Caller(
+        client,
+        skep_grants=[{"namespaces": ["mine"]}, {"namespaces": ["seen"], "rights": "read-only"}],
+    )
+    put = {"op": "put", "key": "k", "value": 1, "forever": True}
+
+    async def call(*namespaces):
+        operations = [{**put, "ns": ns} for ns in namespaces]
+        return await caller.status("POST", "/api/v1/kv", {"operations": operations})
+
+    async def list_(ns):
+        return await caller.status("POST", "/api/v1/resources/kv/list", {"namespace": ns})
+
+    assert [await call("mine"), await call("seen"), await call("mine", "theirs")] == [200, 403, 403]
+    assert [await list_(ns) for ns in ("mine", "seen", "theirs")] == [200, 200, 403]
+    assert await caller.status("GET", "/api/v1/kv/seen/k") == 200
+    assert await caller.status("DELETE", "/api/v1/kv/seen/k") == 403
+    assert await caller.status("GET", "/api/v1/kv/theirs/k") == 403
+    assert await caller.status("GET", "/api/v1/resources/kv/namespaces") == 403

@@ -94,7 +94,7 @@ class ThroughClient(Connection):
         if not isinstance(answer, ClientAnswer):
             raise error
         problem = json.loads(answer.body)
-        assert error.message == problem["error"]
+        assert error.message == problem.get("detail", problem["error"])
         if problem.get("code") in MODEL_CODES:
             assert error.code == problem["code"]
         else:  # one that only the broker has, or none, so its status decides

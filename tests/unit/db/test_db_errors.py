@@ -6,6 +6,7 @@ import pytest
 from skep.db.access.errors import (
     GroupGone,
     LeadershipLost,
+    LockTimeout,
     NotExecuted,
     OutcomeUnknown,
     RejectedData,
@@ -20,7 +21,7 @@ KINDS_BY_STATE = {
     "40P01": NotExecuted,  # deadlock
     "23503": NotExecuted,  # something was created on a queue that was just deleted
     "P0002": NotExecuted,  # a row was deleted between two statements
-    "55P03": NotExecuted,  # lock timeout
+    "55P03": LockTimeout,
     "57014": NotExecuted,  # statement timeout
     "57P01": OutcomeUnknown,  # shutdown or pg_terminate_backend
     "57P02": OutcomeUnknown,  # crash

@@ -7,12 +7,14 @@ from typing import Final
 from skep.app.parts.core import Core
 from skep.broker.cluster.housekeeping import Duty, Housekeeper
 from skep.broker.groups.subscriptions import removed_group_sweep
+from skep.broker.kv.browse import kv_sweep
 from skep.broker.overload.operations import operation_purge
 from skep.broker.overload.shares import is_shed
 from skep.broker.queues.lifecycle import removed_queue_sweep
 from skep.broker.retention import retention
 from skep.broker.stats.rollups import RollUpDuty, lag_sampling, metrics_purge
 from skep.broker.traces import trace_purge
+from skep.broker.transaction.settlement import settled_purge
 from skep.db.access.functions import Functions
 from skep.jobs.service.upkeep import ChainPrune, JobUpkeep
 from skep.model.priorities import Priority
@@ -72,6 +74,8 @@ def _leader_duties(core: Core, limits: retention.Limits) -> list[Duty]:
         lag_sampling(caller, term),
         metrics_purge(caller, term, keep=settings.history_retention_days * days),
         JobUpkeep(caller),
+        kv_sweep(caller),
+        settled_purge(caller),
     ]
     if settings.job_retention_days:
         duties.append(ChainPrune(caller, keep=settings.job_retention_days * days))

@@ -9,6 +9,7 @@ from typing import Final
 from skep.app.parts.background import BackgroundParts
 from skep.app.parts.core import Core
 from skep.app.parts.failover import FailoverParts
+from skep.app.parts.kv import KvParts
 from skep.app.parts.messages import MessageParts
 from skep.app.parts.observation import Observation
 from skep.app.parts.overload import OverloadParts
@@ -39,6 +40,7 @@ class Broker:
         self.overload: Final = OverloadParts(core)
         self.push: Final = PushParts(core)
         self.pop: Final = PopParts(core, self.overload.fallback)
+        self.kv: Final = KvParts(core)
         self.background: Final = BackgroundParts(core)
         self.configure: Final = Configure(
             Functions(core.query),

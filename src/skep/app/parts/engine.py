@@ -84,6 +84,19 @@ def policies(connections: int, *, push_hold_s: float = 0.02) -> dict[str, BatchP
         "transaction": alone,
         "cycle": alone,
         "schedule": rare,
+        "kv": BatchPolicy(
+            preferred_weight=64 * _KIB,
+            hold_s_max=0.01,
+            gather_share=0.25,
+            weight_max=_MIB,
+            concurrency_max=connections,
+        ),
+        "kv_read": BatchPolicy(
+            preferred_weight=64 * _KIB,
+            hold_s_max=0.005,
+            weight_max=_MIB,
+            concurrency_max=connections,
+        ),
         # One at a time: operations of a partition are accepted in the order they came.
         "defer": dataclasses.replace(rare, weight_max=4 * _MIB, concurrency_max=1),
     }

@@ -38,6 +38,7 @@ def hot_routes(broker: Broker, settings: Settings) -> HotRoutes:
         transaction=broker.transaction.transaction,
         discovery=broker.pop.discovery,
         renew=broker.pop.renew,
+        kv=broker.kv.kv,
         guard=broker.security.guard,
         settings=settings,
         now=broker.core.now,

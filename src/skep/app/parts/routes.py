@@ -31,6 +31,8 @@ from skep.server.routes.jobs.bulk import job_bulk_routes
 from skep.server.routes.jobs.chains import chain_routes
 from skep.server.routes.jobs.jobs import job_routes
 from skep.server.routes.jobs.schedules import schedule_routes
+from skep.server.routes.kv.browse import kv_browse_routes
+from skep.server.routes.kv.paths import key_routes
 from skep.server.routes.live import LiveParts, live_route
 from skep.server.routes.maintenance import maintenance_routes, migration_routes
 from skep.server.routes.messages import message_routes
@@ -93,6 +95,8 @@ def api_routes(broker: Broker) -> Sequence[ControllerRouterHandler]:
         ),
         *retention_routes(broker.background.retention, Removals(slots), Holds(slots)),
         *trace_routes(stored.traces),
+        *key_routes(broker.kv.kv),
+        *kv_browse_routes(broker.kv.browser),
         *maintenance_routes(failover.maintenance, failover.diversion, worker=broker.worker_index),
         *migration_routes(),
         *pipeline_routes(Pipelines(slots)),

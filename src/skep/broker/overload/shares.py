@@ -50,7 +50,7 @@ class Share(NamedTuple):
 def engine_shares(*, push: float, pop: float, ack: float) -> dict[str, Share]:
     """Return what each operation of the engine may fill of its capacity.
 
-    Transactions, cycles and scheduled messages have as much each as pushes.
+    Transactions, cycles, scheduled messages and calls on keys have as much each as pushes.
     """
     pushes = Share(push, CEILINGS[Priority.PUSH])
     pops = Share(pop, CEILINGS[Priority.POP])
@@ -61,6 +61,8 @@ def engine_shares(*, push: float, pop: float, ack: float) -> dict[str, Share]:
         "cycle": pushes,
         "schedule": pushes,
         "provision": pushes,
+        "kv": pushes,
+        "kv_read": pushes,
         "pop": pops,
         "pop_partition": pops,
         "subscribe": pops,

@@ -5,7 +5,6 @@ turns it into rows of a call. A `Settler` takes the rows as a `Settlement`, runs
 updates the key cache and the memory of leases, and wakes polls.
 """
 
-import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ import xxhash
 
 from skep.broker.ack import statuses
 from skep.broker.ack.naming import named_message
+from skep.broker.cluster.housekeeping import CallDuty
 from skep.broker.cluster.wakeups import Announcer
 from skep.broker.directory import Directory, Partition, PartitionRequest, QueueLabels
 from skep.broker.pop.lease_memory import LeaseMemory
@@ -43,6 +43,8 @@ FORGET_CALL: Final = "select skep.forget_transactions($1)"
 FORGET_AGE_S: Final = 600
 """Far longer than a broker repeats a call."""
 FORGET_INTERVAL_S: Final = 60.0
+FORGET_STEP: Final = 10_000
+"""Records that one call deletes."""
 
 PARTITION_TRIES_MAX: Final = 3
 """How often a partition may vanish under a call before its queue is taken to be in deletion."""
@@ -253,7 +255,6 @@ class Settler:
     leases: LeaseMemory
     announcer: Announcer
     meters: Meters = field(default_factory=Meters)
-    _forget_at: float = field(default=0.0, init=False)
 
     def submit(self, operation: str, settlement: Settlement) -> None:
         """Settle once the partitions that are pushed to exist.
@@ -289,10 +290,6 @@ class Settler:
                 is_repeated=is_repeated,
             )
             settlement.finish(settled)
-        now = asyncio.get_running_loop().time()
-        if now >= self._forget_at:
-            self._forget_at = now + FORGET_INTERVAL_S
-            await self.caller.call(FORGET_CALL, FORGET_AGE_S)
 
     async def settle(
         self,
@@ -456,3 +453,15 @@ def _settled_pushes(
         settled.append(PushSettled(partition, offsets[place], is_duplicate))
         seen.add(place)
     return settled
+
+
+def settled_purge(caller: Caller) -> CallDuty:
+    """Return the duty that deletes the records of transactions and of calls on keys."""
+    return CallDuty(
+        "forget transactions",
+        FORGET_INTERVAL_S,
+        caller,
+        FORGET_CALL,
+        (FORGET_AGE_S,),
+        again_from=FORGET_STEP,
+    )

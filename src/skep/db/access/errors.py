@@ -2,6 +2,7 @@
 
     Unavailable
     ├── NotExecuted       rolled back or never sent: run it again unchanged
+    │   └── LockTimeout   another transaction held a row for too long
     └── OutcomeUnknown    the connection broke after the call was sent, and its session has ended:
                           find out what it did before repeating it
     BadRequest
@@ -25,6 +26,12 @@ class NotExecuted(Unavailable):
     """The database did not run the call; it is safe to repeat."""
 
     code = "not_executed"
+
+
+class LockTimeout(NotExecuted):
+    """Another transaction held a row for too long."""
+
+    code = "lock_timeout"
 
 
 class OutcomeUnknown(Unavailable):
@@ -72,7 +79,7 @@ _BY_STATE: dict[str, type[SkepError]] = {
     "40P01": NotExecuted,  # deadlock
     "23503": NotExecuted,  # the queue was deleted while something was created on it
     "P0002": NotExecuted,  # ... or between two looks at it
-    "55P03": NotExecuted,  # lock timeout
+    "55P03": LockTimeout,
     "57014": NotExecuted,  # statement timeout
     "57P01": OutcomeUnknown,  # the server is shutting down: the commit may or may not have won
     "57P02": OutcomeUnknown,

@@ -240,6 +240,27 @@ HOT_OPERATIONS: Final = (
         },
     ),
     Operation(
+        path="/api/v1/kv",
+        id="callKeys",
+        tag="Keys and values",
+        summary="Read and change keys in one commit",
+        text="An operation whose condition does not hold is not applied, and the others are, "
+        "unless it is `required`. Operations on single keys are carried out in the order of "
+        "namespace and key, then those on several. The body may also be the array of operations "
+        "alone.",
+        request=shapes.KvBody,
+        request_example={
+            "operations": [
+                {"op": "putIfAbsent", "ns": "jobs", "key": "a", "value": 1, "ttlSeconds": 60},
+                {"op": "incr", "ns": "quota", "key": "b", "delta": 1, "max": 10, "forever": True},
+            ]
+        },
+        answers={
+            200: ("One result per operation, in their order.", shapes.KvAnswer),
+            **_OVERLOADED,
+        },
+    ),
+    Operation(
         path="/api/v1/lease/{leaseId}/extend",
         id="extendLease",
         access=Access(Level.READ_WRITE, NOTHING),

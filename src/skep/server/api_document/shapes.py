@@ -231,3 +231,113 @@ class ErrorAnswer(msgspec.Struct, rename="camel"):
     """For programs; stable."""
     queue_depth: int | msgspec.UnsetType = msgspec.UNSET
     """Of an overload: how many requests, operations or messages wait where there is no room."""
+
+
+class RefusalAnswer(msgspec.Struct):
+    """Why a call on keys or timers failed. Their clients read `error` as a code."""
+
+    error: str
+    """The same as `code`."""
+    code: str
+    """For programs; stable."""
+    reason: str
+    """A finer code."""
+    detail: str
+    """For people."""
+
+
+class KvOperation(msgspec.Struct, rename="camel", kw_only=True, omit_defaults=True):
+    """One operation of a call on keys."""
+
+    op: Literal["get", "getMany", "getPrefix", "put", "putIfAbsent", "delete", "incr", "check"]
+    ns: str
+    """Namespace."""
+    key: str | None = None
+    keys: list[str] | None = None
+    """Of getMany."""
+    value: Any = None
+    """Of a put: any JSON up to 64 KiB, also null."""
+    ttl_seconds: int | None = None
+    """Of put, putIfAbsent and incr: either this or `forever`."""
+    forever: bool = False
+    expect: int | None = None
+    """The version the key must have; 0: it must not exist. Not for incr."""
+    required: bool = False
+    """If it is not applied, nothing of the call is."""
+    delta: float | None = None
+    """Of incr."""
+    min: float | None = None
+    max: float | None = None
+    prefix: str | None = None
+    """Of getPrefix."""
+    after: str | None = None
+    limit: int = 100
+    keys_only: bool = False
+
+
+class KvBody(msgspec.Struct):
+    """A call on keys: one commit."""
+
+    operations: list[KvOperation]
+
+
+class KvRow(msgspec.Struct, rename="camel", kw_only=True, omit_defaults=True):
+    """A key that getMany or getPrefix found."""
+
+    key: str
+    value: Any = None
+    version: int
+    expires_at: str | None
+    updated_at: str
+
+
+class KvResult(msgspec.Struct, rename="camel", kw_only=True, omit_defaults=True):
+    """What became of an operation; which members there are depends on it."""
+
+    index: int
+    op: str
+    found: bool | None = None
+    """Of a get."""
+    applied: bool | None = None
+    """Of what changes or checks a key."""
+    reason: Literal["exists", "absent", "version", "limit", "type"] | None = None
+    """Why it was not applied."""
+    key: str | None = None
+    value: Any = None
+    version: int | None = None
+    """Of the key now; of one that was deleted, the last."""
+    expires_at: str | None = None
+    updated_at: str | None = None
+    rows: list[KvRow] | None = None
+    missing: list[str] | None = None
+    truncated: bool | None = None
+    next_after: str | None = None
+
+
+class KvAnswer(msgspec.Struct, rename="camel", kw_only=True, omit_defaults=True):
+    """The results of a call on keys, or which required operation undid it."""
+
+    results: list[KvResult]
+    """One per operation, in their order."""
+    ok: bool | None = None
+    """False if the call was undone."""
+    reason: Literal["kv_precondition"] | None = None
+    failed_index: int | None = None
+    kv_reason: str | None = None
+    version: int | None = None
+    value: Any = None
+
+
+class KvPathPut(msgspec.Struct, rename="camel", kw_only=True):
+    """A value for the key in the path; either `ttlSeconds` or `forever`."""
+
+    value: Any
+    ttl_seconds: int | None = None
+    forever: bool = False
+    expect: int | None = None
+
+
+class KvPathDelete(msgspec.Struct, kw_only=True):
+    """A condition for deleting the key in the path."""
+
+    expect: int | None = None

@@ -1,4 +1,4 @@
-"""The hot routes: push, pop, ack, lease, transaction.
+"""The hot routes: push, pop, ack, lease, transaction, keys.
 
 Each handler gets its caller, decodes its request, passes it to the broker and returns; the broker
 calls back with the result, which answers the exchange. Nothing here awaits. With authentication the
@@ -16,6 +16,9 @@ import msgspec
 from skep.broker.ack.accept import Ack
 from skep.broker.ack.naming import is_named, named_message, named_partition
 from skep.broker.ack.renew import Renew, Renewal
+from skep.broker.kv.accept import Kv, KvCall
+from skep.broker.kv.answer import render
+from skep.broker.kv.operations import planned, read_operations
 from skep.broker.pop.accept import Deliver, Poll, PollOptions, Pop
 from skep.broker.pop.discovery import Discovery, Permitted, Search
 from skep.broker.push.accept import Push
@@ -99,6 +102,7 @@ class HotHandlers:
         transaction: Transaction,
         discovery: Discovery,
         renew: Renew,
+        kv: Kv,
         guard: Guard,
         settings: Settings,
         now: Callable[[], float],
@@ -111,6 +115,7 @@ class HotHandlers:
         self._transaction: Final = transaction
         self._discovery: Final = discovery
         self._renew: Final = renew
+        self._kv: Final = kv
         self._guard: Final = guard
         self._settings: Final = settings
         self._now: Final = now
@@ -129,6 +134,7 @@ class HotHandlers:
         routes.add(
             b"POST", b"/api/v1/transaction", let("commitTransaction", self.commit_transaction)
         )
+        routes.add(b"POST", b"/api/v1/kv", let("callKeys", self.call_keys))
         routes.add_prefix(b"GET", _POP_PREFIX, let("popMessages", self.pop))
         extend = let("extendLease", self.extend_lease)
         routes.add_prefix(b"POST", _LEASE_PREFIX, extend, suffix=_EXTEND_SUFFIX)
@@ -317,6 +323,19 @@ class HotHandlers:
                 exchange.respond(200, _lease_body(text, renewal.expires_at))
 
         self._renew.renew_lease(Renewal(lease_id, seconds, answer))
+
+    def call_keys(self, exchange: Exchange, identity: Identity) -> None:
+        """`POST /api/v1/kv`."""
+        plan = planned(read_operations(exchange.body))
+        for namespace in plan.namespaces:
+            self._guard.scopes.require_namespace(identity, Level.READ_WRITE, namespace)
+        self._kv.call(
+            KvCall(
+                plan,
+                answer=lambda outcome: exchange.respond(200, render(plan, outcome)),
+                refuse=exchange.refuse,
+            )
+        )
 
     def _poll_options(
         self, queue: str, partition: str | None, query: dict[str, str]
