@@ -452,6 +452,7 @@ class TestClearing:
         assert (await client.call("PUT", hold, b'{"position": "1:1:"}')).status == 200
 
         refused = await refusal(client, "DELETE", f"queues/{queue}/clear")
+        assert await refusal(client, "DELETE", f"resources/queues/{queue}") == refused
         await send(client, "DELETE", hold.removeprefix("/api/v1/"))
 
         assert refused == (

@@ -10,6 +10,7 @@ from skep.spark.source.positions import (
     NOTHING,
     Address,
     InvalidPosition,
+    Joining,
     Part,
     Position,
     Snapshot,
@@ -31,7 +32,7 @@ def full(seen, checked=NOTHING):
 
 
 def seen_of(snapshot):
-    return {xid for xid in range(3, 50) if sees(snapshot, xid)}
+    return {xid for xid in range(1, 50) if sees(snapshot, xid)}
 
 
 @given(snapshots)
@@ -62,10 +63,22 @@ def test_a_cut_snapshot_sees_the_same_below_the_cut_and_nothing_beyond(snapshot,
     assert seen_of(snapshot.cut(xmax)) == {xid for xid in seen_of(snapshot) if xid < xmax}
 
 
-@given(snapshots, snapshots, st.none() | st.integers(0, 2**50), st.none() | st.tuples(xids, xids))
-def test_a_position_survives_its_spelling_and_is_spelled_in_sorted_order(seen, other, since, at):
+@given(
+    snapshots,
+    snapshots,
+    st.none() | st.integers(0, 2**50),
+    st.none() | st.tuples(xids, xids),
+    st.none() | st.sets(st.integers(1, 12)).map(sorted).map(tuple),
+)
+def test_a_position_survives_its_spelling_and_is_spelled_in_sorted_order(
+    seen, other, since, at, ids
+):
     part = Part(other, Address(*at, 1)) if at else None
-    position = Position(SYSTEM, seen, other, 5, since, part)
+    position = Position(
+        *(SYSTEM, seen, other, 5, since, part, ids, ids, 3, since),
+        joining=Joining(ids, None, other, Address(1, 2, 3), since) if ids else None,
+        is_rewound=since is None,
+    )
 
     text = json.dumps(position.to_json())
 
@@ -86,6 +99,8 @@ def test_a_position_survives_its_spelling_and_is_spelled_in_sorted_order(seen, o
         '{"seen":"1:1:","checked":"1:1:","system":"1:2","taken":0,"part":{"through":[1]}}',
         '{"seen":5,"checked":"1:1:","system":"1:2","taken":0}',
         '{"seen":"1:1:","checked":"1:1:","system":"1:2"}',
+        '{"seen":"1:1:","checked":"1:1:","system":"1:2","taken":0,"version":2,"queues":"1-"}',
+        '{"seen":"1:1:","checked":"1:1:","system":"1:2","taken":0,"version":3}',
     ],
 )
 def test_what_is_no_position_is_refused(text):

@@ -36,6 +36,27 @@ async def test_queue_and_groups_are_gone_at_once(log):
     )
 
 
+async def test_a_reader_that_is_behind_keeps_the_queue_until_its_hold_is_released_or_over(log):
+    partition, _ = await log.partition("hive")
+    hold = "select * from skep.place_hold('hive', 'lake', null, 60)"
+    await log.rows(hold)
+    await log.push(partition, "a")
+
+    with pytest.raises(asyncpg.PostgresError, match="for the reader lake: release it") as refused:
+        await remove(log)
+    assert refused.value.sqlstate == "SK411"
+    await log.advance(60)
+    assert await remove(log)
+
+
+async def test_a_reader_that_has_read_everything_does_not_keep_the_queue(log):
+    partition, _ = await log.partition("hive")
+    await log.push(partition, "a")
+    await log.rows("select * from skep.place_hold('hive', 'lake', null, 60)")
+
+    assert await remove(log)
+
+
 async def test_what_does_not_exist_is_not_removed(log):
     assert await remove(log) is None
     assert await log.value("select count(*) from skep.removed_queue") == 0

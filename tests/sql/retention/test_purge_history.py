@@ -45,3 +45,16 @@ async def test_whoever_does_not_lead_purges_nothing(log, keeper):
         await log.value(PURGE, SERVICE, uuid4(), 0, 10)
 
     assert len(await keeper.history()) == 1
+
+
+async def test_records_of_deleted_queues_are_purged_with_it(log, keeper):
+    await log.execute("delete from skep.removed_span")
+    for queue, age in ((None, "1 day"), ("'old'", "1 day"), ("'new'", "1 minute")):
+        await log.execute(
+            "insert into skep.removed_span (queue_id, queue, upto, created_to, removed_at) values"
+            f" (7, {queue or 'null'}, '5', now(), skep.now() - interval '{age}')"
+        )
+
+    assert await log.value(PURGE, SERVICE, keeper.holder, 3600, 100) == 1
+    left = await log.rows("select queue from skep.removed_span order by id")
+    assert [row["queue"] for row in left] == [None, "new"]

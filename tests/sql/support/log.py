@@ -234,6 +234,7 @@ class Log:
             "cursor",
             "segment",
             "removed_span",
+            "timeline",
             "reader",
             "consumer_group",
             "partition",

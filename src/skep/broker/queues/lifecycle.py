@@ -15,6 +15,7 @@ import msgspec
 from skep.broker.cluster.changes import QUEUE, ChangeAnnouncer
 from skep.broker.cluster.housekeeping import CallDuty, Duty
 from skep.broker.cluster.wakeups import Announcer
+from skep.db.access.errors import QueueHeld
 from skep.db.access.functions import Functions, statement_of
 from skep.db.access.slots import Caller
 from skep.model.errors import NotFound, Refused
@@ -30,6 +31,8 @@ SWEEP_S_MAX: Final = 10.0
 CLEAR_PARTITIONS: Final = 200
 CLEAR_SEGMENTS: Final = 1_000
 """What one call clears at most; its partitions are locked meanwhile."""
+
+_HELD: Final = "a hold keeps messages of the queue for a reader: release it first"
 
 
 async def find_queue(caller: Caller, queue: str) -> int:
@@ -71,9 +74,13 @@ class QueueLifecycle:
     async def delete(self, queue: str) -> bool:
         """Delete a queue and everything that belongs to it; return whether there was one.
 
+        Raises `Refused` while a hold has unread messages in it.
         When this returns, pushes and polls of that name find no queue and begin a new one.
         """
-        queue_id = await self.sql.value("remove_queue", check_name("queue", queue))
+        try:
+            queue_id = await self.sql.value("remove_queue", check_name("queue", queue))
+        except QueueHeld:
+            raise Refused(_HELD) from None
         if queue_id is None:
             return False
         if self.changes is not None:
@@ -106,7 +113,7 @@ class QueueLifecycle:
                 CLEAR_SEGMENTS,
             )
             if is_held:
-                raise Refused("a hold keeps messages of the queue for a reader: release it first")
+                raise Refused(_HELD)
             partitions += done
             messages += dropped
             if start is None:

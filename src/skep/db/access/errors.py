@@ -12,7 +12,8 @@
     Refused
     ├── LeadershipLost    this process does not lead the background work (any more)
     ├── RulesChanged      a queue was reconfigured: read its rules and prepare the call again
-    └── DuplicateInGap    another process stored a key of this push: nothing was stored, probe it
+    ├── DuplicateInGap    another process stored a key of this push: nothing was stored, probe it
+    └── QueueHeld         a reader still needs messages of the queue that was to be deleted
 
 Errors are told apart by SQLSTATE, never by message text.
 """
@@ -70,11 +71,18 @@ class DuplicateInGap(Refused):
     code = "duplicate_in_gap"
 
 
+class QueueHeld(Refused):
+    """A hold keeps messages of the queue for a reader."""
+
+    code = "queue_held"
+
+
 _BY_STATE: dict[str, type[SkepError]] = {
     "SK404": GroupGone,
     "SK423": LeadershipLost,
     "SK409": RulesChanged,
     "SK410": DuplicateInGap,
+    "SK411": QueueHeld,
     "40001": NotExecuted,  # serialization failure
     "40P01": NotExecuted,  # deadlock
     "23503": NotExecuted,  # the queue was deleted while something was created on it

@@ -217,7 +217,8 @@ def queue_routes(section: Section, lifecycle: QueueLifecycle) -> None:
     async def delete_queue(queue: given.QueueName) -> QueueDeleted:
         """Delete a queue with its messages, groups and dead letters.
 
-        A later push or poll with the same name creates a new queue.
+        A later push or poll with the same name creates a new queue. Refused while a hold keeps
+        some of the messages for an external reader.
         """
         return QueueDeleted(queue, existed=await lifecycle.delete(queue))
 

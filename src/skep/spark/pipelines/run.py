@@ -263,7 +263,7 @@ class _Watch:
                 if len(ends) == len(sources) == 1:
                     # Spark would tell the only reader of a sink a batch later.
                     position = Position.from_json(ends[0])
-                    log.publish(reader, log.partitions(), position, position.seen)
+                    log.publish(reader, log.partitions(), position, position.held)
                 rows += log.lag(reader)
             messages = sum(row["messages"] for row in rows)
             totals.append((messages, max((row["seconds"] or 0 for row in rows), default=0)))

@@ -194,6 +194,9 @@ class ReadOptions:
     min_partitions: Annotated[int | None, Option("minPartitions", *COUNT)] = None
     messages_per_partition: Annotated[int, Option("maxRecordsPerPartition", *COUNT)] = 500_000
     fail_on_data_loss: Annotated[bool, Option("failOnDataLoss", *_FLAG)] = True
+    on_timeline_change: Annotated[
+        Literal["fail", "reread"], Option("onTimelineChange", *one_of("fail", "reread"))
+    ] = "fail"
     include_expired: Annotated[bool, Option("includeExpired", *_FLAG)] = False
     payload_errors: Annotated[
         Literal["fail", "null"], Option("payloadErrors", *one_of("fail", "null"))
@@ -214,6 +217,11 @@ class ReadOptions:
     read_fallback: Annotated[
         Literal["primary", "fail"], Option("readFallback", *one_of("primary", "fail"))
     ] = "primary"
+
+    @property
+    def may_reread(self) -> bool:
+        """Whether to read again what ids that were given out twice may hide."""
+        return self.on_timeline_change == "reread"
 
 
 READ_OPTIONS: Final = (

@@ -14,6 +14,13 @@ When a span is too large for one micro-batch it is read in the order of addresse
 partition, first offset), and the position remembers the address it has come to (`Part`). Such a
 span is finished before the next one begins.
 
+A position says which queues it speaks of (`queues`). One that is added later has been read by none
+of it: before the next span it is read up to where the others are, in the same way (`Joining`).
+
+Snapshots mean something along one history of the server. A failover or a recovery to a point in
+time begins a new timeline, on which ids that were seen may be given to other transactions; so a
+position names its timeline, and the time of the newest segment it has seen as a sample of it.
+
 Pure: nothing here connects. `skep.spark.source.message_log` takes positions, SQL reads spans.
 """
 
@@ -30,9 +37,15 @@ from skep.model.errors import Refused
 _SNAPSHOT: Final = re.compile(r"(\d{1,20}):(\d{1,20}):((?:\d{1,20}(?:,\d{1,20})*)?)")
 _SYSTEM: Final = re.compile(r"\d+:\d+(?::[a-z0-9_]+)?")
 """Of a cluster, a database in it, and the schema there unless that has the default's name."""
+_RANGES: Final = re.compile(r"(?:\d{1,19}(?:-\d{1,19})?(?:,\d{1,19}(?:-\d{1,19})?)*)?")
 BEHIND: Final = "behind"
 """The member in which a reader shows its lag, beside a position. It is no part of that."""
-_MEMBERS: Final = {BEHIND, "checked", "part", "seen", "since", "system", "taken"}
+_MEMBERS: Final = {
+    *(BEHIND, "checked", "joining", "newest", "part", "partitions", "queues", "rewound", "seen"),
+    *("since", "system", "taken", "timeline", "version"),
+}
+VERSION: Final = 2
+"""Of the spelling. The first one had neither a number nor queues, and is read, too."""
 
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -129,6 +142,29 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
+class Joining:
+    """Queues that are being read up to where the others are; only then all go on together."""
+
+    queues: tuple[int, ...]
+    partitions: tuple[int, ...] | None
+    seen: Snapshot
+    """What this sees of them is not wanted."""
+    through: Address
+    """How far they were read."""
+    since_us: int | None = None
+    """Only what was created from here on: it is read again after a change of the timeline."""
+
+    def is_of(self, other: "Joining | None") -> bool:
+        """Tell whether the other one is another step of the same."""
+        return other is not None and replace(self, through=other.through) == other
+
+    def wanted_from(self, since_us: int | None) -> int | None:
+        """Return from when on messages are wanted, for a reader that wants them since then."""
+        known = [each for each in (since_us, self.since_us) if each is not None]
+        return max(known, default=None)
+
+
+@dataclass(frozen=True, slots=True)
 class Position:
     """What a reader has seen.
 
@@ -140,6 +176,13 @@ class Position:
         by the reader that comes to this position, and again when it has to repeat that.
     since_us: Messages created before this moment are not wanted.
     part: What has been read beyond `seen`.
+    queues: The ids of the queues that were read; None if they are not known.
+    partitions: The ids of the only partitions that were read; None for all.
+    timeline: The history of the server that the transaction ids belong to.
+    newest_us: When the newest segment that `target` sees was created.
+    joining: Queues of which less has been read, and how much.
+    is_rewound: Some of what the position before it had seen was lost by the server. Between the
+        two lies only what joins.
     """
 
     system: str
@@ -148,27 +191,45 @@ class Position:
     taken_us: int = 0
     since_us: int | None = None
     part: Part | None = None
+    queues: tuple[int, ...] | None = None
+    partitions: tuple[int, ...] | None = None
+    timeline: int | None = None
+    newest_us: int | None = None
+    joining: Joining | None = None
+    is_rewound: bool = False
 
     @property
     def target(self) -> Snapshot:
         """What will have been seen once the present span is finished."""
         return self.part.snapshot if self.part else self.seen
 
+    @property
+    def held(self) -> Snapshot:
+        """What has been read of every queue: the log has to be kept from there on."""
+        return self.joining.seen.common(self.seen) if self.joining else self.seen
+
     def to_json(self) -> dict[str, Any]:
         """Return the members as Spark keeps them, always in the same order.
 
         Spark compares positions by their text, so equal ones must be spelled alike.
         """
-        members: dict[str, Any] = {"checked": str(self.checked)}
-        if self.part is not None:
-            through = list(self.part.through)
-            members["part"] = {"snapshot": str(self.part.snapshot), "through": through}
-        members["seen"] = str(self.seen)
-        if self.since_us is not None:
-            members["since"] = self.since_us
-        members["system"] = self.system
-        members["taken"] = self.taken_us
-        return members
+        part, joining = self.part, self.joining
+        members: dict[str, Any] = {
+            "checked": str(self.checked),
+            "joining": joining and _joining_members(joining),
+            "newest": self.newest_us,
+            "part": part and {"snapshot": str(part.snapshot), "through": list(part.through)},
+            "partitions": _ranges(self.partitions),
+            "queues": _ranges(self.queues),
+            "rewound": self.is_rewound or None,
+            "seen": str(self.seen),
+            "since": self.since_us,
+            "system": self.system,
+            "taken": self.taken_us,
+            "timeline": self.timeline,
+            "version": None if self.queues is None else VERSION,
+        }
+        return _given(members)
 
     def __str__(self) -> str:
         return json.dumps(self.to_json(), sort_keys=True)
@@ -177,16 +238,26 @@ class Position:
     def from_json(cls, members: Any) -> Self:
         """Read what `to_json` made; raise `InvalidPosition` if it is something else."""
         try:
+            if set(members) >= {"version"} and int(members["version"]) > VERSION:
+                raise InvalidPosition(
+                    f"the position has the form {members['version']}, and this version of Skep "
+                    f"knows up to {VERSION}: read on with the newer version that wrote it"
+                )
             if set(members) - _MEMBERS or not _SYSTEM.fullmatch(members["system"]):
                 raise InvalidPosition(f"this is not a position of Skep: {json.dumps(members)}")
-            since_us = members.get("since")
             return cls(
                 members["system"],
                 Snapshot.parse(members["seen"]),
                 Snapshot.parse(members["checked"]),
                 int(members["taken"]),
-                None if since_us is None else int(since_us),
+                _number(members.get("since")),
                 _part_of(members.get("part")),
+                _ids(members.get("queues")),
+                _ids(members.get("partitions")),
+                _number(members.get("timeline")),
+                _number(members.get("newest")),
+                _joining_of(members.get("joining")),
+                bool(members.get("rewound")),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidPosition(f"this is not a position of Skep: {members!r}") from error
@@ -200,11 +271,69 @@ class Position:
             raise InvalidPosition(f"this is not a position of Skep: {text!r}") from error
 
 
+def _given(members: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in members.items() if value is not None}
+
+
+def _number(value: Any) -> int | None:
+    return None if value is None else int(value)
+
+
 def _part_of(members: Any) -> Part | None:
     if members is None:
         return None
-    xid, partition_id, first = map(int, members["through"])
-    return Part(Snapshot.parse(members["snapshot"]), Address(xid, partition_id, first))
+    return Part(Snapshot.parse(members["snapshot"]), _address(members["through"]))
+
+
+def _address(members: Any) -> Address:
+    xid, partition_id, first = map(int, members)
+    return Address(xid, partition_id, first)
+
+
+def _joining_members(joining: Joining) -> dict[str, Any]:
+    return _given(
+        {
+            "partitions": _ranges(joining.partitions),
+            "queues": _ranges(joining.queues),
+            "seen": str(joining.seen),
+            "since": joining.since_us,
+            "through": list(joining.through),
+        }
+    )
+
+
+def _joining_of(members: Any) -> Joining | None:
+    if members is None:
+        return None
+    return Joining(
+        _ids(members["queues"]) or (),
+        _ids(members.get("partitions")),
+        Snapshot.parse(members["seen"]),
+        _address(members["through"]),
+        _number(members.get("since")),
+    )
+
+
+def _ranges(ids: tuple[int, ...] | None) -> str | None:
+    """Spell ids as ranges: those of queues that match a pattern mostly follow each other."""
+    if ids is None:
+        return None
+    ranges: list[list[int]] = []
+    for each in sorted(ids):
+        if ranges and each == ranges[-1][1] + 1:
+            ranges[-1][1] = each
+        else:
+            ranges.append([each, each])
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in ranges)
+
+
+def _ids(ranges: Any) -> tuple[int, ...] | None:
+    if ranges is None:
+        return None
+    if not _RANGES.fullmatch(ranges):
+        raise InvalidPosition(f"{ranges!r} are not ids, spelled 1-3,5")
+    bounds = [part.partition("-") for part in ranges.split(",") if part]
+    return tuple(each for low, _, high in bounds for each in range(int(low), int(high or low) + 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +353,8 @@ class Span:
 
 def spans_between(start: Position, end: Position) -> list[Span]:
     """Return disjoint spans of what `end` has and `start` has not; raise `InvalidPosition`."""
+    if end.is_rewound:
+        return []
     if not _leads_to(start, end):
         raise InvalidPosition(
             f"the position {end} does not come after {start}. If a micro-batch was interrupted "
@@ -242,6 +373,20 @@ def spans_between(start: Position, end: Position) -> list[Span]:
     if end.part is not None:
         spans.append(Span(end.seen, end.part.snapshot, through=end.part.through))
     return spans
+
+
+def joining_between(start: Position, end: Position) -> list[tuple[Joining, Span]]:
+    """Return what `end` has of queues that join, and `start` has not."""
+    before, after = start.joining, end.joining
+    if before is not None and before.is_of(after):
+        through = after and after.through
+        return [(before, Span(before.seen, start.seen, before.through, through))]
+    found: list[tuple[Joining, Span]] = []
+    if before is not None and not end.is_rewound:
+        found.append((before, Span(before.seen, start.seen, after=before.through)))
+    if after is not None:
+        found.append((after, Span(after.seen, end.seen, through=after.through)))
+    return found
 
 
 def _leads_to(start: Position, end: Position) -> bool:

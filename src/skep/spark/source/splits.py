@@ -21,7 +21,13 @@ from skep.spark.runtime.encryption_keys import lazy_key_ring
 from skep.spark.source.columns import PAYLOAD, check_schema, source_of
 from skep.spark.source.message_log import MessageLog, Partitions, span_statement
 from skep.spark.source.options import ReadOptions, Shape
-from skep.spark.source.positions import Address, Position, Span, spans_between
+from skep.spark.source.positions import (
+    Address,
+    Position,
+    Span,
+    joining_between,
+    spans_between,
+)
 from skep.spark.source.standby import Written, database_to_read, written_by_primary
 from skep.spark.source.tiered_log import NO_ARCHIVE, Boundary, TieredLog, storage_of
 
@@ -84,14 +90,29 @@ class SplitReader:
         self, log: TieredLog, partitions: Partitions, start: Position, end: Position
     ) -> list[InputPartition]:
         """Divide what lies between two positions; raise `InvalidPosition` if out of order."""
-        spans = spans_between(start, end)
+        splits = self._divided(
+            log, partitions, spans_between(start, end), start.since_us, end.taken_us
+        )
+        for joining, span in joining_between(start, end):
+            added = log.still_there(joining.queues, joining.partitions)
+            since_us = joining.wanted_from(start.since_us)
+            splits += self._divided(log, added, [span], since_us, end.taken_us)
+        return splits
 
+    def _divided(
+        self,
+        log: TieredLog,
+        partitions: Partitions,
+        spans: Iterable[Span],
+        since_us: int | None,
+        taken_us: int,
+    ) -> list[InputPartition]:
         def plan(boundaries: list[Boundary]) -> list[InputPartition]:
             splits: list[InputPartition] = []
             for span in spans:
                 for boundary in boundaries:
-                    splits += self._archived(log, boundary, span, start, end)
-                    splits += self._live(log, boundary, span, start, end)
+                    splits += self._archived(log, boundary, span, since_us, taken_us)
+                    splits += self._live(log, boundary, span, since_us, taken_us)
             return splits
 
         splits = log.settled(partitions, plan)
@@ -102,31 +123,29 @@ class SplitReader:
         return splits
 
     def _live(
-        self, log: TieredLog, boundary: Boundary, whole: Span, start: Position, end: Position
+        self, log: TieredLog, boundary: Boundary, whole: Span, since_us: int | None, taken_us: int
     ) -> Iterable[InputPartition]:
         if self._options.tier == "archive":
             return []
         span, partitions = boundary.live(whole), boundary.partitions
-        sizes = log.divide(span, partitions, start.since_us)
+        sizes = log.divide(span, partitions, since_us)
         if not sizes:
             return []
         share = self._share(sizes[0].messages)
-        sizes = log.divide(span, partitions, start.since_us, share=share)
+        sizes = log.divide(span, partitions, since_us, share=share)
         parts = span.parts(size.last for size in sizes)
         return [
-            LiveSplit(partitions, part, start.since_us, end.taken_us, size.segments)
+            LiveSplit(partitions, part, since_us, taken_us, size.segments)
             for part, size in zip(parts, sizes, strict=True)
         ]
 
     def _archived(
-        self, log: TieredLog, boundary: Boundary, whole: Span, start: Position, end: Position
+        self, log: TieredLog, boundary: Boundary, whole: Span, since_us: int | None, taken_us: int
     ) -> Iterable[InputPartition]:
         span = boundary.archived(whole)
         if span is None:
             return []
-        choice = replace(
-            log.choice(boundary, span, start.since_us), alive_at_us=self._alive_at(end.taken_us)
-        )
+        choice = replace(log.choice(boundary, span, since_us), alive_at_us=self._alive_at(taken_us))
         files = log.lake_files(boundary, choice)
         share = self._share(sum(file.messages for file in files))
         return [ArchiveSplit(choice, group) for group in _grouped(files, share)]

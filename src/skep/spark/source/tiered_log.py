@@ -102,7 +102,9 @@ class TieredLog(MessageLog):
         if self._tiers == "live" or not marks:
             return present
         upto = min(marks) if self._tiers == "archive" else max(present.seen.xmax, *marks)
-        return present._replace(seen=present.snapshot.cut(upto))
+        seen = present.snapshot.cut(upto)
+        newest_us = present.newest_us if seen == present.seen else None
+        return present._replace(seen=seen, newest_us=newest_us)
 
     def admit(
         self,

@@ -124,13 +124,37 @@ async def test_removals_do_not_wait_for_one_another(log, open_log):
             await remove(other, second, 1)
 
 
-async def test_the_sweep_of_a_removed_queue_is_nobodys_loss(log):
+async def test_a_deleted_queue_is_a_loss_to_readers_that_had_not_read_it(log, reader):
     partition, _ = await log.partition()
     await log.push(partition, "a")
+    start = await reader.present()
+    [queue_id] = await reader.queue_ids()
     await log.value("select skep.remove_queue('hive')")
     await remove(log, partition, 1)
+    query = LOST.replace("$5)", "$5, false, $6)")
 
-    assert await log.value("select count(*) from skep.removed_span") == 0
+    async def lost(checked, seen, asked, left):
+        rows = await log.rows(query, asked, checked, seen, None, None, left)
+        return [(row["queue"], row["is_deleted"]) for row in rows]
+
+    # The sweep adds nothing to what the removal has put on record.
+    assert await log.value("select count(*) from skep.removed_span") == 1
+    assert await lost(start, EVERYTHING, [queue_id], []) == [("hive", True)]
+    assert await lost(start, EVERYTHING, [], [queue_id]) == [("hive", True)]
+    assert await lost(start, start, [], [queue_id]) == []
+    assert await lost(await reader.present(), EVERYTHING, [], [queue_id]) == []
+    await log.execute("delete from skep.removed_span")
+    assert await lost(start, start, [], [queue_id]) == [(f"with the id {queue_id}", True)]
+
+
+async def test_a_queue_that_exists_is_no_loss_if_it_is_not_asked_for(log, reader):
+    partition, _ = await log.partition()
+    await log.push(partition, "a")
+    start = await reader.present()
+    await remove(log, partition, 1)
+    query = LOST.replace("$5)", "$5, false, $6)")
+
+    assert await log.rows(query, [], start, EVERYTHING, None, None, await reader.queue_ids()) == []
 
 
 async def test_nothing_removed_is_nothing_noted(log):

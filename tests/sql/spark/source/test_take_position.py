@@ -19,6 +19,7 @@ async def test_it_names_the_database_the_present_and_the_newest_transaction(log)
     )
     assert taken["snapshot"] == await log.value("select pg_current_snapshot()::text")
     assert taken["newest"] == await log.value("select max(xid::text::bigint) from skep.segment")
+    assert (taken["timeline"], taken["newest_us"]) == (1, log.now.timestamp() * 1_000_000)
     assert taken["taken_us"] == log.now.timestamp() * 1_000_000
 
 
@@ -37,7 +38,9 @@ async def test_the_newest_transaction_is_that_of_the_queues_asked_for(log):
 async def test_queues_without_messages_have_no_newest_transaction(log):
     await log.partition()
 
-    assert (await log.row(TAKE, [await queue_id(log)]))["newest"] is None
+    taken = await log.row(TAKE, [await queue_id(log)])
+
+    assert (taken["newest"], taken["newest_us"]) == (None, None)
     assert (await log.row(TAKE, []))["newest"] is None
 
 
