@@ -190,11 +190,12 @@ class Scene(Operators, Housekeeping, Streams, RuleBasedStateMachine):
             self.plane.push(partition, names, self.log.now)
 
     def push_contested(self, partition, number, repeated, unknown):
-        """Push as a broker that does not know the last messages, which may be others'."""
+        """Push as a broker that does not know the last segments, which may be others'."""
         names = self._names(partition, number, repeated)
         self.arun(self._provision(partition))
         state, now = self.plane.partitions[partition], self.log.now
-        known_to = max(state.head - unknown, 0)
+        known = state.segments[: max(len(state.segments) - unknown, 0)]
+        known_to = known[-1].offsets[-1] if known else state.tail - 1
         stored = self.plane.duplicates(partition, names, now)
         in_gap = [at for at in stored.values() if at > known_to]
         new = [name for index, name in enumerate(names) if stored.get(index, inf) > known_to]
@@ -285,7 +286,7 @@ class Scene(Operators, Housekeeping, Streams, RuleBasedStateMachine):
                 partition=partitions,
                 number=st.integers(0, 3),
                 repeated=st.lists(picks, max_size=2),
-                unknown=st.integers(0, 4),
+                unknown=st.integers(0, 2),
             ),
             action(
                 "push_and_hand_over",
