@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -45,6 +46,7 @@ class Newcomer:
             "PATH": f"{programs}:{os.environ['PATH']}",
             # Nothing may reach the contexts and the keyring of the person who runs this.
             "XDG_CONFIG_HOME": str(folder / "config"),
+            "XDG_CACHE_HOME": str(folder / "cache"),
             "PYTHON_KEYRING_BACKEND": "keyring.backends.null.Keyring",
             "SKEP_DATABASE_URL": broker.database_url,
             "SKEP_DATA_DIR": str(folder),
@@ -145,6 +147,14 @@ def test_the_pipeline_writes_the_window_that_is_over(newcomer):
     printed = newcomer.follow("docs/guide/pipelines.md")
 
     assert re.search(r'"shop":"paris","orders":2,"revenue":42\b', printed)
+
+
+def test_a_command_on_spark_prints_its_own_lines_only(newcomer):
+    printed = newcomer.follow("docs/guide/pipelines.md")
+
+    (started,) = re.findall(r"^Starting Spark .* its log: (.*)$", printed, re.MULTILINE)
+    assert "WARN" not in printed
+    assert "log4j" in Path(started).read_text()
 
 
 def test_spark_reads_and_writes_queues(newcomer):

@@ -105,3 +105,28 @@ for use in (lambda: skep.spark.PipelineRun, lambda: skep.spark.spark_session()):
 
     hint = "PySpark is not installed: `pip install skep[spark]`"
     assert done.stdout.splitlines() == [hint, hint], done.stderr
+
+
+def test_a_spark_that_does_not_start_leaves_its_reasons_in_the_log(tmp_path):
+    java = tmp_path / "java"
+    (java / "bin").mkdir(parents=True)
+    (java / "release").write_text('JAVA_VERSION="17.0.1"\n')
+    (java / "bin" / "java").write_text("#!/bin/sh\necho no memory for this machine\nexit 1\n")
+    (java / "bin" / "java").chmod(0o755)
+    log = tmp_path / "logs" / "spark.log"
+    program = (
+        f"from pathlib import Path; import skep.spark as s; s.spark_session(log=Path({str(log)!r}))"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "JAVA_HOME": str(java)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert f"Refused: Spark did not start; {log} says why" in done.stderr
+    assert "no memory for this machine" not in done.stdout + done.stderr
+    assert "no memory for this machine" in log.read_text()

@@ -2,8 +2,11 @@
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import typer
 from typer import Option
 
 from skep.cli.shared.output import progress_bar
@@ -29,10 +32,20 @@ Warehouse = Annotated[
 
 
 def session(name: str, master: str | None) -> "SparkSession":
-    """Start Spark for one command; Spark itself logs errors only."""
+    """Start Spark for one command; what Spark itself prints goes to a file."""
     from skep.spark.runtime.session import DEFAULT_MASTER, spark_session
 
-    return spark_session(name, master=master or DEFAULT_MASTER, config={"spark.log.level": "ERROR"})
+    return spark_session(name, master=master or DEFAULT_MASTER, log=announced_log(name))
+
+
+@cache
+def announced_log(name: str) -> Path:
+    """Return the file for what Spark prints; say once why nothing happens for a while."""
+    from skep.spark.runtime.session import log_path
+
+    path = log_path(name)
+    typer.echo(f"Starting Spark in a Java process, which takes a while; its log: {path}", err=True)
+    return path
 
 
 @contextmanager

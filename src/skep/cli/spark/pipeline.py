@@ -13,7 +13,7 @@ from skep.cli.shared.declare import listing
 from skep.cli.shared.exits import stop_signals
 from skep.cli.shared.help import Commands
 from skep.cli.shared.output import Output, print_record
-from skep.cli.spark.options import Master, counting_bar
+from skep.cli.spark.options import Master, announced_log, counting_bar
 from skep.model.errors import Refused
 
 if TYPE_CHECKING:
@@ -75,6 +75,8 @@ def run(
 
         def on_progress(progress: "Progress") -> None:
             rate = f"{progress.rate:,.0f} messages/s, {progress.batches:,} batches"
+            if not progress.batches:
+                rate = "reading the first batch"
             show(progress.messages, progress.messages + (progress.lag_messages or 0), rate)
 
         plan = RunPlan(
@@ -82,6 +84,7 @@ def run(
             checkpoint=checkpoint or checkpoint_of(pipeline, settings.data_dir),
             master=master or DEFAULT_MASTER,
             is_reset=reset,
+            log=announced_log(f"skep pipeline {pipeline.name}"),
         )
         done = PipelineRun(pipeline, transform, plan, on_progress=on_progress).run(stop)
     typer.echo(f"{pipeline.name}: read {done.messages:,} messages in {done.batches:,} batches")

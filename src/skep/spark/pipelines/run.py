@@ -66,6 +66,8 @@ class RunPlan:
     """Directory or address; each sink has a directory in it."""
     master: str = DEFAULT_MASTER
     is_reset: bool = False
+    log: Path | None = None
+    """Where Spark writes what it prints, instead of the terminal."""
 
 
 def checkpoint_of(pipeline: definition.Pipeline, data_dir: Path) -> str:
@@ -186,7 +188,8 @@ class PipelineRun:
         return spark_session(
             f"skep pipeline {self.pipeline.name}",
             master=self.plan.master,
-            config={"spark.log.level": "ERROR", **definition.spelled_options(self.pipeline.spark)},
+            config=definition.spelled_options(self.pipeline.spark),
+            log=self.plan.log,
         )
 
 

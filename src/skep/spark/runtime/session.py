@@ -6,12 +6,14 @@ session of a process starts its JVM is put there; afterwards Spark reads it no m
 
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
 
 from skep.model.errors import Refused
 from skep.settings.fields import process_environment, set_process_variables, usable_cores
 from skep.spark.runtime.java import find_java
-from skep.spark.runtime.launchers import worker_python
+from skep.spark.runtime.launchers import default_cache, worker_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
 DEFAULT_MASTER: Final = "local[*,4]"
 """All cores, and four attempts for each task: plain `local[*]` gives up at the first failure,
 which would end a query when PostgreSQL is restarted."""
+
+LOG_BYTES_MAX: Final = 16 << 20
+"""A larger log is begun anew by the next start."""
 
 LOOPBACK: Final = "127.0.0.1"
 
@@ -49,6 +54,7 @@ def spark_session(
     config: Mapping[str, str] | None = None,
     ui: bool = False,
     progress: bool = False,
+    log: Path | None = None,
 ) -> "SparkSession":
     """Return the session of this process; start one if there is none.
 
@@ -58,9 +64,10 @@ def spark_session(
         config: Settings of Spark's that go before ours.
         ui: Serve Spark's web pages; jobs that end by themselves do not need them.
         progress: Show the progress of stages in the terminal.
+        log: Where Java and Spark write what they would print, if this session starts them.
 
     Raises:
-        Refused: PySpark is not installed.
+        Refused: PySpark is not installed, or Spark did not start.
         NoJava: There is no Java to run it with.
     """
     try:
@@ -70,9 +77,41 @@ def spark_session(
     prepare_environment(master)
     builder = SparkSession.builder.appName(name).master(master)
     settings = session_settings(master, ui=ui, progress=progress) | dict(config or {})
+    if log is not None:
+        _start_java({"spark.app.name": name, "spark.master": master, **settings}, log)
     for key, value in settings.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+def log_path(name: str) -> Path:
+    """Return the file for what Spark prints in an application of this name."""
+    return (
+        default_cache(process_environment())
+        / "spark"
+        / f"{quote(name.replace(' ', '-'), safe='')}.log"
+    )
+
+
+def _start_java(settings: Mapping[str, str], log: Path) -> None:
+    """Start Spark's Java with its output in a file, unless this process has one."""
+    from pyspark import SparkConf, SparkContext, java_gateway  # noqa: PLC0415
+    from pyspark.errors import PySparkRuntimeError  # noqa: PLC0415
+
+    context: Any = SparkContext
+    launcher: Any = java_gateway
+    if context._gateway is not None:  # noqa: SLF001 (PySpark has no public way)
+        return
+    configuration = SparkConf().setAll(list(settings.items()))
+    log.parent.mkdir(parents=True, exist_ok=True)
+    if log.is_file() and log.stat().st_size > LOG_BYTES_MAX:
+        log.unlink()
+    with log.open("a") as file:
+        try:
+            gateway = launcher.launch_gateway(configuration, {"stdout": file, "stderr": file})
+        except PySparkRuntimeError as error:
+            raise Refused(f"Spark did not start; {log} says why") from error
+    context(conf=configuration, gateway=gateway)
 
 
 def adopt_session(spark: "SparkSession") -> None:
