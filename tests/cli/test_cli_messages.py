@@ -169,6 +169,12 @@ def test_dead_letters_are_put_into_another_queue(skep, api, letters):
     assert sorted(message.data for message in found) == [0, 1, 2]
 
 
+def test_a_redrive_of_ids_that_are_not_there_is_an_error(skep):
+    said = skep("dlq", "redrive", 987_654, 987_655, code=1).err
+
+    assert "no such dead letter: 987654, 987655; `skep dlq list` shows them" in said
+
+
 def test_a_redrive_goes_on_by_itself_and_is_listed(skep, api, letters):
     started = skep("dlq", "redrive", "--queue", letters, "--yes", "--detach", "-o", "json").json()
 

@@ -80,7 +80,9 @@ def test_options_are_changed_unset_and_shown(skep, api, queue):
     [
         (["--set", "leaseTimes=5"], "Did you mean leaseTime?"),
         (["--set", "leaseTime"], "must be OPTION=VALUE, not 'leaseTime'"),
-        (["--set", "leaseTime=soon"], "invalid value"),
+        (["--set", "leaseTime=soon"], 'leaseTime cannot be "soon": it is a whole number'),
+        (["--set", "ackMode=foo"], 'ackMode cannot be "foo": it is cumulative or individual'),
+        (["--set", "strict=2"], "strict cannot be 2: it is true or false"),
         (["--unset", "nothing"], "unknown queue option nothing"),
     ],
 )

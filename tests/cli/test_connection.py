@@ -71,7 +71,8 @@ def test_flags_name_the_broker(run, probe, broker):
 def test_a_broker_that_is_away_is_named_in_one_line(run, probe):
     said = run("hi", "--url", "http://127.0.0.1:1", code=2).err
 
-    assert "http://127.0.0.1:1 does not answer" in said
+    assert "http://127.0.0.1:1 does not answer: Connect" in said
+    assert "Errno" not in said
     assert "the URL is from --url" in said
     assert "skep context show" in said
     assert len(said.splitlines()) == 1

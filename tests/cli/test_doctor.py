@@ -59,9 +59,26 @@ def test_an_installation_that_is_well(doctor, broker):
     assert {finding["state"] for finding in findings.values()} <= {"ok", "warning"}
     expected = {"settings", "security", "version", "permissions", "connections", "clock"}
     expected |= {"extensions", "pooler", "migrations", "broker", "access", "peers"}
+    expected |= {"broker settings"}
     assert expected <= findings.keys()
     assert findings["migrations"]["state"] == "ok"
     assert findings["broker"]["state"] == "ok"
+    assert findings["broker settings"]["state"] == "ok"
+
+
+def test_a_broker_on_another_database_than_the_one_examined_is_told(run, broker, tmp_path):
+    findings = run("doctor", "--data-dir", tmp_path, "--url", broker.url, "-o", "json").json()
+
+    (found,) = [each for each in findings if each["topic"] == "broker settings"]
+    assert found["state"] == "warning"
+    assert broker.database_url.rpartition("/")[2] in found["found"]
+
+
+def test_in_a_pipe_a_finding_is_one_whole_line(run, broker):
+    printed = run("doctor", "--database-url", broker.database_url, "--url", broker.url).out
+
+    assert printed.splitlines()[0].split() == ["State", "Topic", "Found", "Advice"]
+    assert all(line.startswith(("ok ", "warning ")) for line in printed.splitlines()[1:])
 
 
 def test_a_broker_that_somebody_named_and_is_away_is_broken(doctor):
@@ -78,7 +95,7 @@ def test_a_database_that_is_away_is_broken(run):
     table = run(*away, code=2).out
 
     assert "cannot connect to PostgreSQL" in table
-    assert "→ start PostgreSQL" in table
+    assert "start PostgreSQL" in table
 
 
 def test_an_embedded_database_that_does_not_run_is_a_warning(run, tmp_path):

@@ -97,7 +97,7 @@ def queued_operation(answer: Answer) -> QueuedOperation | None:
 
 def no_answer(endpoint: Endpoint, error: OSError) -> str:
     """Return the message of the error for a broker that did not answer."""
-    reason = str(error) or type(error).__name__
+    reason = error.strerror or str(error) or type(error).__name__
     return f"the broker at {endpoint.address.url} does not answer: {reason}"
 
 

@@ -87,8 +87,9 @@ def show_lag(
         return
     lag = client.groups.lag(group, queue, limit=1)
     about = " (estimated)" if lag.estimated else ""
+    messages = "1 message" if lag.offset_lag == 1 else f"{lag.offset_lag:,} messages"
     typer.echo(
-        f"{group} on {queue}: {lag.condition}, {lag.offset_lag:,} messages{about} behind, "
+        f"{group} on {queue}: {lag.condition}, {messages}{about} behind, "
         f"the oldest for {spell_seconds(lag.time_lag_seconds)}, "
         f"in {lag.partitions_with_lag:,} of {lag.partition_count:,} partitions"
     )

@@ -221,10 +221,33 @@ def check_options(options: Mapping[str, Any]) -> None:
     for name in options:
         if name not in known:
             raise BadRequest(f"unknown queue option {name}{closest(name, known)}")
-    try:
-        msgspec.convert(options, OptionChanges)
-    except msgspec.ValidationError as error:
-        raise BadRequest(f"invalid value of a queue option: {error}") from error
+        try:
+            msgspec.convert({name: options[name]}, OptionChanges)
+        except msgspec.ValidationError as error:
+            given = msgspec.json.encode(options[name]).decode()
+            raise BadRequest(f"{name} cannot be {given}: it is {_accepted(name)}") from error
+
+
+def _accepted(option: str) -> str:
+    """Describe the values that a queue option takes."""
+    from msgspec import inspect
+
+    from skep.model.queue_options import OptionChanges
+
+    about: Any = inspect.type_info(OptionChanges)
+    (kind,) = [field.type for field in about.fields if field.encode_name == option]
+    # Alone, or beside null; and inside of its description.
+    for each in getattr(kind, "types", (kind,)):
+        match getattr(each, "type", each):
+            case inspect.LiteralType(values=values):
+                return " or ".join(map(str, values))
+            case inspect.BoolType():
+                return "true or false"
+            case inspect.IntType():
+                return "a whole number"
+            case _:
+                pass
+    return "a JSON Schema"
 
 
 def _read_options(

@@ -234,7 +234,8 @@ def _result(client: "Client", chain: str, wait_s: float) -> Any:
             return found["output"]
         if found["state"] != "open":
             why = last_line(found["error"] or "no reason is known")
-            raise Refused(f"chain {chain} is {found['state']}: {why}")
+            said = "failed" if found["state"] == "failed" else f"was {found['state']}"
+            raise Refused(f"chain {chain} {said}: {why}")
         if time.monotonic() >= ends_at:
             raise Refused(f"chain {chain} did not end within {wait_s:g} s")
 

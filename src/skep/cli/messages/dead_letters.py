@@ -14,7 +14,7 @@ from skep.cli.shared.declare import listing
 from skep.cli.shared.help import Commands
 from skep.cli.shared.options import Since, Until, Yes, confirm, declare_options
 from skep.cli.shared.output import Output, print_record, progress_bar
-from skep.model.errors import BadRequest, Refused
+from skep.model.errors import BadRequest, NotFound, Refused
 
 if TYPE_CHECKING:
     from skep.client import Client
@@ -160,7 +160,11 @@ def redrive(
         limit=limit,
         again=again or None,
     )
-    print_record(started if detach else _watch(client, started), output)
+    ended = started if detach else _watch(client, started)
+    if letters and not detach and not ended.total:
+        named = ", ".join(map(str, letters))
+        raise NotFound(f"no such dead letter: {named}; `skep dlq list` shows them")
+    print_record(ended, output)
 
 
 @dlq_app.command("redrives")

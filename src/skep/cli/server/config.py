@@ -17,10 +17,17 @@ def config(*, config_file: ConfigFile = None, output: Output = "table") -> None:
         print_record(entries, output)
         return
     rows = [
-        {"setting": name, "value": "" if value is None else str(value), "from": origins[name]}
+        {"setting": name, "value": _spelled(value), "from": origins[name]}
         for name, value in values.items()
     ]
     print_rows(rows, ("setting", "value", "from"), output)
+
+
+def _spelled(value: object) -> str:
+    """Spell a value as the settings file takes it."""
+    if value is None:
+        return ""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def openapi() -> None:

@@ -1,5 +1,7 @@
 """`skep doctor`: check settings, database and broker, and advise what to do."""
 
+import sys
+
 from skep.cli.shared.connection import with_connection
 from skep.cli.shared.options import ConfigFile, DatabaseSchema, DatabaseUrl, DataDir
 from skep.cli.shared.output import Output, print_rows
@@ -28,12 +30,12 @@ def doctor(
 
     flags = {"database_url": database_url, "database_schema": database_schema, "data_dir": data_dir}
     findings = list(examine(config_file, flags, choice))
-    if output == "table":
+    if output == "table" and sys.stdout.isatty():
         from rich.console import Console
 
         Console(highlight=False).print(findings_table(findings))
     else:
-        print_rows(findings, (), output)
+        print_rows(findings, ("state", "topic", "found", "advice"), output)
     count = sum(finding.state == "broken" for finding in findings)
     if count:
         raise ChecksFailed(f"{count} of {len(findings)} checks found something broken")

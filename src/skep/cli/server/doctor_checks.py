@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
+from urllib.parse import urlsplit
 
 from rich.table import Table
 from rich.text import Text
@@ -110,7 +111,7 @@ def examine(
     if effective is not None:
         yield from judge_settings(effective)
         yield from _examine_home(effective.settings)
-    yield from examine_broker(choice)
+    yield from examine_broker(choice, effective.settings if effective is not None else None)
 
 
 def _examine_home(settings: Settings) -> Iterator[Finding]:
@@ -170,7 +171,7 @@ def judge_settings(effective: EffectiveSettings) -> Iterator[Finding]:
         advice = "correct or remove it; `skep config` shows where each value comes from"
         yield from (warning("settings", said, advice) for said in effective.warnings)
     else:
-        yield ok("settings", f"valid; {changed} differ from the defaults")
+        yield ok("settings", f"valid; {changed} set, the others have their defaults")
     risks = security_warnings(effective.settings)
     for risk in risks:
         said, _, advice = risk.partition(": ")
@@ -181,7 +182,7 @@ def judge_settings(effective: EffectiveSettings) -> Iterator[Finding]:
 
 def _protection(settings: Settings) -> str:
     who = "callers need a token" if settings.jwt_enabled else "only local callers are allowed"
-    return f"{who}; listening on {settings.host}, port {settings.port}"
+    return f"with these settings {who}; `skep serve` would listen on {settings.host}"
 
 
 def judge_machine(settings: Settings) -> Iterator[Finding]:
@@ -373,8 +374,13 @@ def _settings(facts: "ServerFacts") -> Finding:
     return warning("PostgreSQL settings", said, f"reset to the default: {names}")
 
 
-def examine_broker(choice: ConnectionChoice) -> Iterator[Finding]:
-    """Check each broker that options, variables and contexts name."""
+def examine_broker(choice: ConnectionChoice, settings: Settings | None) -> Iterator[Finding]:
+    """Check each broker that options, variables and contexts name.
+
+    Args:
+        choice: Which brokers.
+        settings: Of this command, by which disks and database were examined.
+    """
     try:
         server = find_server(choice)
     except SkepError as error:
@@ -384,10 +390,12 @@ def examine_broker(choice: ConnectionChoice) -> Iterator[Finding]:
         with Client(
             url, token=server.token, retries=0, timeout_s=TIMEOUT_S, connect_timeout_s=TIMEOUT_S
         ) as client:
-            yield from _examine_one(client, url, server)
+            yield from _examine_one(client, url, server, settings)
 
 
-def _examine_one(client: Client, url: str, server: Server) -> Iterator[Finding]:
+def _examine_one(
+    client: Client, url: str, server: Server, settings: Settings | None
+) -> Iterator[Finding]:
     try:
         health = client.health()
     except SkepError as error:
@@ -404,6 +412,30 @@ def _examine_one(client: Client, url: str, server: Server) -> Iterator[Finding]:
         yield judge_account(client.request("GET", "/api/me"))
     except SkepError as error:
         yield judge_refusal(error, server)
+        return
+    with suppress(SkepError):  # administrators may read them
+        theirs = client.request("GET", "/api/v1/system/settings")["settings"]
+        yield judge_home(url, {each["name"]: each["value"] for each in theirs}, settings)
+
+
+def judge_home(url: str, theirs: Mapping[str, Any], ours: Settings | None) -> Finding:
+    """Check that the broker uses the database that was examined: here may be another one."""
+    found = f"{url} listens on {theirs['host']}"
+    if ours is None or _database_named(theirs) == _database_named(ours.printable()):
+        return ok("broker settings", found + ", and uses the database examined above")
+    uses = theirs["database_url"] or f"the embedded database in {theirs['data_dir']}"
+    advice = (
+        "what is said above of disks and database is not about this broker: run `skep doctor` "
+        "where it runs, with its settings"
+    )
+    return warning("broker settings", f"{found}, and uses {uses}", advice)
+
+
+def _database_named(settings: Mapping[str, Any]) -> tuple[str, str]:
+    """Return what names a database for all programs: hosts go by many names, so not the host."""
+    url = settings["database_url"]
+    name = str(settings["data_dir"]) if url is None else urlsplit(str(url)).path
+    return name, settings["database_schema"]
 
 
 def _judge_silence(url: str, server: Server, error: SkepError) -> Finding:

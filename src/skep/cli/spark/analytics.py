@@ -9,6 +9,7 @@ from typer import Option
 
 from skep.cli.shared.help import Commands
 from skep.cli.shared.options import DatabaseFlags, time_option, with_database_flags
+from skep.cli.shared.output import Output, print_record
 from skep.cli.spark import options
 from skep.model.errors import BadRequest, NotFound
 from skep.spark.runtime.encryption_keys import key_options
@@ -82,19 +83,21 @@ def run(
 @with_database_flags
 def status(
     flags: DatabaseFlags,
+    *,
+    output: Output = "table",
 ) -> None:
     """Show how far the statistics are computed."""
     from skep.spark.analytics.analytics import analytics_progress
 
     with options.opened_lake(flags.settings()) as (lake, _):
         progress = analytics_progress(lake)
-    if progress.watermark is None:
-        typer.echo("Nothing is computed yet: run `skep analytics run`")
+    if output == "table" and progress.watermark is None:
+        typer.echo("Nothing is computed yet: run `skep analytics run`", err=True)
         return
-    typer.echo(
-        f"Computed up to {progress.watermark.isoformat()}; the last run ended "
-        f"{progress.finished_at.isoformat()}, with {progress.messages:,} messages"
-    )
+    computed = progress.watermark and progress.watermark.isoformat()
+    finished = progress.finished_at and progress.finished_at.isoformat()
+    found = {"computedUpTo": computed, "finishedAt": finished, "messages": progress.messages}
+    print_record(found, output)
 
 
 @with_database_flags
