@@ -58,17 +58,26 @@ def data_of(writer, queue):
     return [(partition, json.loads(text)["data"]) for partition, text in stored(writer, queue)]
 
 
+HERE = ()
+ON_SPARK = ("--master", "local[2,2]")
+
+
 @pytest.mark.parametrize("suffix", ["parquet", "ndjson", "csv"])
-def test_what_is_exported_is_imported_again_as_it_was(skep, writer, tmp_path, suffix):
+@pytest.mark.parametrize(("exporter", "importer"), [(HERE, ON_SPARK), (ON_SPARK, HERE)])
+def test_what_is_exported_is_imported_again_as_it_was(
+    skep, writer, tmp_path, suffix, exporter, importer
+):
     for number, payload in enumerate(ODD):
         headers = {"h": 'x,"y"'} if number == 0 else None
         sent = envelope(payload, f"tx-{number}", headers=headers)
         writer.push_envelopes(sent, partition=f"p{number % 2}")
     path = tmp_path / f"messages.{suffix}"
 
-    assert "Exported 5 messages" in skep("export", "--queue", "orders", "--to", path)
-    assert skep("import", "--from", path, "--queue", "copy") == "Imported 5 messages\n"
-    assert "Nothing to do" in skep("import", "--from", path, "--queue", "copy")
+    assert "Exported 5 messages" in skep("export", "--queue", "orders", "--to", path, *exporter)
+    copy = ("import", "--from", path, "--queue", "copy")
+    assert skep(*copy, *importer) == "Imported 5 messages\n"
+    assert "Nothing to do" in skep(*copy, *importer)
+    assert "Nothing to do" in skep(*copy, *exporter)  # the other way knows it, too
 
     before, after = (
         [(partition, json.loads(text)) for partition, text in stored(writer, queue)]
@@ -112,8 +121,9 @@ def test_lines_that_are_no_messages_are_payloads_and_bad_ones_are_rejected_by_ro
     path = tmp_path / "events.ndjson"
     path.write_text('{"id": 1}\n\n{"id": 2,\n{"payload": 3, "partition": "p"}\n')
 
-    with pytest.raises(JobFailed, match=r"at least 1 rows cannot .* row 1 .* is not JSON"):
-        skep("import", "--from", path, "--queue", "events")
+    for how in (HERE, ON_SPARK):
+        with pytest.raises(JobFailed, match=r"at least 1 rows cannot .* row 1 .* is not JSON"):
+            skep("import", "--from", path, "--queue", "events", *how)
     assert stored(writer, "events") == []
     said = skep("import", "--from", path, "--queue", "events", "--on-error", "dead-letter")
 

@@ -74,6 +74,7 @@ def import_rows(
     """
     from skep.app.processes.database import join_database
     from skep.spark.transfer.import_export import ImportPlan, run_import
+    from skep.spark.transfer.small_files import import_small
 
     settings = flags.settings()
     chosen: Any = format_ or _format_of(source)
@@ -91,7 +92,8 @@ def import_rows(
             on_error=on_error,
             keys=key_options(settings),
         )
-        done = run_import(lambda: session("skep import", master), plan, bar)
+        done = None if master else import_small(plan, bar)
+        done = done or run_import(lambda: session("skep import", master), plan, bar)
     typer.echo(_summary(done, "Imported"))
 
 
@@ -107,6 +109,7 @@ def export_messages(
     ] = None,
     since: Since = None,
     until: Until = None,
+    partition: OnlyPartition = None,
     where: Where = None,
     column: Annotated[
         list[str] | None,
@@ -123,6 +126,7 @@ def export_messages(
     """Export the messages of a queue to files."""
     from skep.app.processes.database import join_database
     from skep.spark.transfer.import_export import ExportPlan, run_export
+    from skep.spark.transfer.small_files import export_small
 
     settings = flags.settings(archive_storage=storage)
     chosen: Any = format_ or _format_of(path)
@@ -135,13 +139,16 @@ def export_messages(
             since=since,
             until=until,
             where=where,
+            partition=partition,
             columns=tuple(column or ()),
             overwrites=overwrite,
             may_decrypt=decrypt,
             storage=settings.archive_storage,
             keys=key_options(settings),
         )
-        messages = run_export(lambda: session("skep export", master), plan)
+        messages = None if master else export_small(plan)
+        if messages is None:
+            messages = run_export(lambda: session("skep export", master), plan)
     typer.echo(f"Exported {messages:,} messages to {path}")
 
 

@@ -6,7 +6,7 @@ written as the only epoch of an id made up here, unless the program says by `txn
 `txnVersion` which of its writes it is.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
@@ -17,7 +17,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from skep.model.errors import BadRequest, Defect
+from skep.model.errors import BadRequest, Defect, Refused
 from skep.spark.sink.columns import check_write_schema
 from skep.spark.sink.commit import abort, commit
 from skep.spark.sink.options import Version, WriteOptions, write_options
@@ -86,6 +86,22 @@ class SkepStreamWriter(DataSourceStreamArrowWriter):
         """Throw away what the tasks staged."""
         del batchId
         abort(self._options, messages)
+
+
+def write_here(options: Mapping[str, str], batches: Iterable[Any]) -> None:
+    """Write record batches of this process, without Spark; `txnAppId` and `txnVersion` name them.
+
+    Raises what `commit` does.
+    """
+    checked = write_options(options)
+    if checked.version is None:
+        raise InvalidOption("give txnAppId and txnVersion")
+    staged = Stager(checked, checked.version.write_id, checked.version.epoch, 0).stage(batches)
+    try:
+        commit(checked, [staged], is_passing=False)
+    except Refused:
+        abort(checked, [staged])
+        raise
 
 
 def _checked(options: Mapping[str, str], schema: "StructType", *, overwrite: bool) -> WriteOptions:

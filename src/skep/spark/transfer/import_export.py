@@ -142,10 +142,8 @@ class ExportPlan(single_write.StoredMessages):
     may_decrypt: bool = False
 
 
-def run_import(
-    session: Session, plan: ImportPlan, on_reached: single_write.OnReached = lambda _: None
-) -> single_write.Outcome:
-    """Import, unless that was done before.
+def check_import(plan: ImportPlan) -> None:
+    """Make sure that an import can begin.
 
     Raises `BadRequest` if the mapping names a column that messages do not have, and what
     `check_source` and `check_target` do.
@@ -159,9 +157,19 @@ def run_import(
     single_write.check_target(
         plan.url, plan.queue, plan.keys, is_sealed=is_sealed, may_decrypt=plan.may_decrypt
     )
+
+
+def run_import(
+    session: Session, plan: ImportPlan, on_reached: single_write.OnReached = lambda _: None
+) -> single_write.Outcome:
+    """Import, unless that was done before; raise what `check_import` does."""
+    check_import(plan)
     with single_write.explained():
         frame = _imported(session(), plan)
-        write_id = _write_id(frame, plan)
+        is_known = plan.name is not None or plan.format == "queue"
+        addresses = [] if is_known else frame.inputFiles()
+        files = [f"{uri} {_fingerprint(frame, uri)}" for uri in addresses]
+        write_id = write_id_of(plan, files)
         if plan.format == "ndjson" and not plan.whole_lines:
             frame = cut_lines(frame)
         rows = _ordered(frame, _expressions(frame, plan))
@@ -193,26 +201,28 @@ def _expressions(frame: "DataFrame", plan: ImportPlan) -> dict[str, str]:
     return chosen
 
 
-def _write_id(frame: "DataFrame", plan: ImportPlan) -> str:
+def write_id_of(plan: ImportPlan, files: Sequence[str]) -> str:
+    """Return the name of an import of these files, each with what tells it from others."""
     if plan.name is not None:
         return f"import:{plan.name}"
     if plan.format == "queue":
         return f"import:{uuid4()}"  # it may have grown; what is known is found by its ids
-    files = sorted(f"{uri} {_fingerprint(frame, uri)}" for uri in frame.inputFiles())
     said = (plan.queue, plan.format, str(plan.whole_lines), repr(sorted(plan.mapping.items())))
-    return f"import:{single_write.short_digest(*said, *files)}"
+    return f"import:{single_write.short_digest(*said, *sorted(files))}"
+
+
+def check_export(plan: ExportPlan) -> None:
+    """Make sure that an export can begin; raise what `check_source` and `check_disclosure` do."""
+    is_sealed = single_write.check_source(plan.url, plan.queue, plan.keys)
+    single_write.check_disclosure(plan.path, is_sealed=is_sealed, may_decrypt=plan.may_decrypt)
 
 
 def run_export(session: Session, plan: ExportPlan) -> int:
-    """Write the files; return how many messages are in them.
-
-    Raises what `check_source` and `check_disclosure` do.
-    """
+    """Write the files; return how many messages are in them. Raises what `check_export` does."""
     from pyspark.sql import Observation  # noqa: PLC0415 (heavy, and an extra)
     from pyspark.sql import functions as f  # noqa: PLC0415
 
-    is_sealed = single_write.check_source(plan.url, plan.queue, plan.keys)
-    single_write.check_disclosure(plan.path, is_sealed=is_sealed, may_decrypt=plan.may_decrypt)
+    check_export(plan)
     seen = Observation()
     with single_write.explained():
         frame = plan.frame(session()).observe(seen, f.count(f.lit(1)).alias("messages"))
@@ -247,12 +257,17 @@ def _ordered(frame: "DataFrame", chosen: Mapping[str, str]) -> "DataFrame":
     return rows.repartition("partition").sortWithinPartitions("partition", OFFSET).drop(OFFSET)
 
 
+def fingerprint_of(file: Path) -> str:
+    """Tell a file of this machine from another that once had its name."""
+    known = file.stat()
+    return f"{known.st_size} {known.st_mtime_ns}"
+
+
 def _fingerprint(frame: "DataFrame", uri: str) -> str:
     """Tell a file from another that once had its name."""
     parts = urlsplit(uri)
     if parts.scheme in ("", "file"):
-        known = Path(unquote(parts.path)).stat()
-        return f"{known.st_size} {known.st_mtime_ns}"
+        return fingerprint_of(Path(unquote(parts.path)))
     context: Any = frame.sparkSession.sparkContext
     jvm = context._jvm  # noqa: SLF001 (the only way to Hadoop's file systems)
     path = jvm.org.apache.hadoop.fs.Path(jvm.java.net.URI(uri))

@@ -89,6 +89,12 @@ class StoredMessages:
 
     def frame(self, spark: "SparkSession", columns: str | None = None) -> "DataFrame":
         """Return them as a DataFrame of some columns, as Spark's DDL spells them; None for all."""
+        reader = spark.read.format("skep").options(**self.options())
+        frame = (reader if columns is None else reader.schema(columns)).load()
+        return frame if self.where is None else frame.where(self.where)
+
+    def options(self) -> dict[str, str]:
+        """Return the options of the data source that read them, apart from `where`."""
         chosen = ("queue", self.queue)
         if self.partition is not None:
             chosen = ("assign", json.dumps({self.queue: [self.partition]}))
@@ -101,10 +107,7 @@ class StoredMessages:
             "storage": self.storage,
             **self.keys,
         }
-        given = {name: text for name, text in options.items() if text is not None}
-        reader = spark.read.format("skep").options(**given)
-        frame = (reader if columns is None else reader.schema(columns)).load()
-        return frame if self.where is None else frame.where(self.where)
+        return {name: text for name, text in options.items() if text is not None}
 
 
 def short_digest(*texts: str) -> str:
