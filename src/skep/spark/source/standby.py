@@ -17,8 +17,7 @@ from skep.spark.runtime.postgres import Database, database
 from skep.spark.source.options import ReadOptions
 
 WRITTEN: Final = (
-    "select pg_current_wal_insert_lsn()::text as lsn, "
-    "('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::integer as timeline, "
+    "select pg_current_wal_insert_lsn()::text as lsn, skep.current_timeline() as timeline, "
     "skep.system_identity() as system"
 )
 REPLAYED: Final = (
