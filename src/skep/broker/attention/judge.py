@@ -262,7 +262,7 @@ def _paused_queue(queue: seen.QueueSeen) -> AttentionItem:
 
 def _letters(letters: seen.LettersSeen, now: datetime) -> AttentionItem:
     is_fresh = (now - letters.last_at).total_seconds() <= FRESH_S
-    reader = "" if letters.group is None else f" of {_name_of(letters.group)}"
+    reader = "" if letters.group is None else f" of {_within(letters.group)}"
     chosen = {"queue": letters.queue, "from": spell_moment(letters.since)}
     if letters.group is not None:
         chosen["consumerGroup"] = letters.group
@@ -493,6 +493,11 @@ def spell_span(seconds: float) -> str:
 
 def _name_of(group: str) -> str:
     return "The default group" if group == QUEUE_MODE else f"Group {group}"
+
+
+def _within(group: str) -> str:
+    """Return the name of a group for the middle of a sentence."""
+    return "the default group" if group == QUEUE_MODE else f"group {group}"
 
 
 def _counted(count: int, thing: str) -> str:

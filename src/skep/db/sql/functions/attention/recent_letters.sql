@@ -1,6 +1,6 @@
 -- recent_letters: the newest dead letters, by queue and group.
 -- Takes   p_letters: how many to look at. p_seconds: no older than that.
--- Returns most first: how many, since when, the newest, and the most frequent error.
+-- Returns most first: how many, since when, the newest, and the most frequent error line.
 -- Why     What died lately is news; what died long ago has been seen.
 create function skep.recent_letters(p_letters integer, p_seconds integer)
 returns table (
@@ -8,7 +8,7 @@ returns table (
   error text)
 language sql stable as $$
   select q.name, g.name, count(*), min(d.failed_at), max(d.failed_at),
-         mode() within group (order by left(d.error, 500))
+         mode() within group (order by skep.error_line(d.error))
   from (
     select n.queue_id, n.group_id, n.failed_at, n.error from skep.dead_letter n
     where n.failed_at > skep.now() - make_interval(secs => p_seconds)
