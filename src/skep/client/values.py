@@ -243,6 +243,14 @@ class QueueSummary(msgspec.Struct, rename="camel", kw_only=True):
     messages: MessageCounts
     estimated: bool = False
     """Whether the counts come from a sample of the partitions."""
+    condition: str = ""
+    in_per_second: float = 0
+    """Messages pushed lately."""
+    out_per_second: float = 0
+    """Deliveries lately, of all groups."""
+    pushed: list[int] = []
+    """By whole minute, oldest first, of as many minutes as were asked for."""
+    popped: list[int] = []
 
 
 class QueuePage(msgspec.Struct):

@@ -71,6 +71,16 @@ class TestListingQueues:
             "total": 4, "pending": 4, "processing": 0, "completed": 0, "failed": 0, "deadLetter": 0,
         }  # fmt: skip
 
+    async def test_a_queue_shows_what_waits_and_what_flows(self, client, queue):
+        await client.configure(queue)
+        idle = await listed(client, queue)
+        await client.push_payloads(queue, 1)
+        (waiting,) = (await fetch(client, "resources/queues", search=queue, minutes=3))["queues"]
+
+        assert [idle["condition"], idle["inPerSecond"], idle["pushed"]] == ["idle", 0, []]
+        assert waiting["condition"] == "waiting"
+        assert [len(waiting[name]) for name in ("pushed", "popped")] == [3, 3]
+
     async def test_the_newest_comes_first_and_names_or_age_on_request(self, client, queue):
         names = [f"{queue}-order-{letter}" for letter in "bca"]
         for name in names:
@@ -584,6 +594,7 @@ async def left_behind(broker, partition_id):
         "resources/queues?offset=-1",
         "resources/queues?limit=many",
         "resources/queues?sort=colour",
+        "resources/queues?minutes=61",
         "resources/queues?search=%00",
         "resources/queues?namespace=%00",
         "resources/queues/a%00",

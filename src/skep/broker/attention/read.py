@@ -15,7 +15,7 @@ import msgspec
 
 from skep.broker.attention import facts as seen
 from skep.broker.cluster.report import MISSING_S
-from skep.broker.groups.condition import queue_condition
+from skep.broker.groups.condition import RATES_S, queue_condition
 from skep.broker.groups.progress import GROUPS_JUDGED_MAX, Groups, JudgedGroup
 from skep.broker.overload.deferral import PRIORITY_BY_TYPE
 from skep.broker.paging import Page, from_row
@@ -30,7 +30,6 @@ KEEP_S_MAX: Final = 15.0
 KEEP_PER_COST: Final = 50
 
 QUEUES_SEEN_MAX: Final = 1_000
-RATES_S: Final = 60
 GROWTH_S: Final = 600
 BLOCKED_LOOK_MAX: Final = 200
 """Partitions of a group that are searched for one that is blocked."""
@@ -185,7 +184,7 @@ class AttentionReader:
         queues = [row for row in rows if row["id"] is not None]
         rates = {
             row["queue_id"]: (row["in_per_second"], row["out_per_second"])
-            for row in await self.sql.rows("queue_rates", [row["id"] for row in queues], RATES_S)
+            for row in await self.sql.rows("queue_rates", [row["id"] for row in queues], RATES_S, 0)
         }
         backlogs: Counter[int] = Counter()
         for each in groups:

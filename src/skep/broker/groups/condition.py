@@ -27,6 +27,9 @@ ABSENT_S: Final = 90
 """After so long without a poll or lease there is no consumer. Processes report polls at least once
 a minute (`metrics_interval_s`)."""
 
+RATES_S: Final = 60
+"""How far rates look back."""
+
 STALLED_S: Final = 120
 """How long a group may make no progress before it is stalled; under lease, as long as a lease of
 the queue lasts if that is longer."""

@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 from msgspec.structs import asdict, astuple
 
+from skep.broker.groups.condition import RATES_S, queue_condition
 from skep.broker.groups.progress import Groups
 from skep.broker.messages.listing import summarize_messages
 from skep.broker.paging import Page, from_row
@@ -37,6 +38,9 @@ INGEST_WINDOW_S: Final = 300
 INGEST_PARTITIONS: Final = 1_000
 INGEST_SEGMENTS: Final = 100
 """What is looked at for the rate of pushes: so many partitions, and segments of each."""
+
+MINUTES_MAX: Final = 60
+"""Minutes that a listing shows one by one."""
 
 QueueOrder: TypeAlias = Literal["newest", "oldest", "name"]
 
@@ -77,19 +81,34 @@ class QueueCatalog:
         self._sql: Final = Functions(caller)
 
     async def queues(
-        self, wanted: QueueFilter, page: Page, *, partitions_exact: int = PARTITIONS_EXACT
+        self,
+        wanted: QueueFilter,
+        page: Page,
+        *,
+        minutes: int = 0,
+        partitions_exact: int = PARTITIONS_EXACT,
     ) -> resources.QueuePage:
-        """List queues with their counts, of up to so many partitions exactly."""
+        """List queues with their counts, of up to so many partitions exactly, and what flows."""
         for kind in ("namespace", "task", "search"):
             check_optional_name(kind, getattr(wanted, kind))
         rows = await self._sql.rows("list_queues", *astuple(wanted), *astuple(page))
         found = [row for row in rows if row["id"] is not None]
         counted = await self._count((row["id"] for row in found), partitions_exact=partitions_exact)
+        flows = {
+            row["queue_id"]: dict(row)
+            for row in await self._sql.rows("queue_rates", list(counted), RATES_S, minutes)
+        }
         queues = [
             from_row(
                 resources.QueueSummary,
-                ChainMap(asdict(counted[row["id"]]), row),
+                ChainMap(asdict(counted[row["id"]]), flows[row["id"]], row),
                 id=queue_uuid(row["id"]),
+                condition=queue_condition(
+                    is_paused=row["is_paused"],
+                    pending=counted[row["id"]].messages.pending,
+                    in_per_second=flows[row["id"]]["in_per_second"],
+                    out_per_second=flows[row["id"]]["out_per_second"],
+                ),
             )
             for row in found
         ]

@@ -7,6 +7,7 @@ from datetime import datetime
 
 import msgspec
 
+from skep.broker.groups.condition import QueueCondition
 from skep.broker.messages.stored_message import MessageAddress, Status
 from skep.broker.paging import Page
 from skep.model.queue_options import QueueOptions
@@ -53,6 +54,14 @@ class QueueSummary(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     messages: MessageCounts
     estimated: bool
     """Whether the counts come from a sample of the partitions."""
+    condition: QueueCondition
+    in_per_second: float
+    """Messages pushed lately."""
+    out_per_second: float
+    """Deliveries lately, of all groups."""
+    pushed: list[int]
+    """By whole minute, oldest first, of as many minutes as were asked for."""
+    popped: list[int]
 
 
 class QueuePage(msgspec.Struct, frozen=True):

@@ -18,7 +18,14 @@ from msgspec import UNSET, UnsetType
 
 from skep.broker.paging import Page
 from skep.broker.queues import resources
-from skep.broker.queues.catalog import Depths, QueueCatalog, QueueDepth, QueueFilter, QueueOrder
+from skep.broker.queues.catalog import (
+    MINUTES_MAX,
+    Depths,
+    QueueCatalog,
+    QueueDepth,
+    QueueFilter,
+    QueueOrder,
+)
 from skep.broker.queues.configure import Configure, Configured
 from skep.broker.queues.lifecycle import QueueLifecycle
 from skep.model.limits import PAGE_ROWS_MAX
@@ -145,13 +152,17 @@ def resource_routes(
         task: given.OnlyTask = None,
         search: given.Search = None,
         sort: Annotated[QueueOrder, in_query("Order of the rows.")] = "newest",
+        minutes: Annotated[
+            int,
+            in_query("How many of the last minutes to show one by one.", ge=0, le=MINUTES_MAX),
+        ] = 0,
     ) -> resources.QueuePage:
         """List queues.
 
         Counts are current; `estimated` ones are extrapolated from a sample of partitions.
         """
         wanted = QueueFilter(namespace=namespace, task=task, search=search, order=sort)
-        return await catalog.queues(wanted, page)
+        return await catalog.queues(wanted, page, minutes=minutes)
 
     @section.get(_QUEUE, access.READ_QUEUE)
     async def describe_queue(
