@@ -2,6 +2,7 @@
 import { useEffect } from "preact/hooks";
 import { pages } from "./pages";
 import { SignIn } from "./pages/sign-in";
+import { Keys } from "./parts/keys";
 import { Empty, Missing } from "./parts/notes";
 import { Side } from "./parts/side";
 import { place } from "./state/place";
@@ -49,6 +50,7 @@ function Frame({ isOpen }: { isOpen: boolean }) {
         {isOpen && (View ? <View key={first} /> : <Missing what="Page" />)}
       </main>
       <Toasts />
+      <Keys />
     </div>
   );
 }

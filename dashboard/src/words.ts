@@ -71,6 +71,7 @@ export const units = {
 
 /** A value at the axis: without the zeros that only a measured one has. */
 export function tick(text: string): string {
+  if (/^0(\.0+)?\D/.test(text)) return "0";
   return text.replace(/(\.\d*?)0+(?!\d)/, "$1").replace(/\.(?!\d)/, "");
 }
 

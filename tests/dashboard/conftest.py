@@ -62,6 +62,7 @@ def filled(shown_broker, arun):
             return {
                 "message": await message_page(client, "orders"),
                 "chain": await chain_page(client, "weld"),
+                "failed chain": await chain_page(client, "assemble"),
             }
 
     return arun(prepare())

@@ -54,6 +54,13 @@ async def test_a_chart_tells_its_values_in_its_head_and_at_the_cursor(
     await expect(tip).to_contain_text("Out50")
 
 
+async def test_charts_mark_when_a_broker_was_deployed(open_page, broker, busy_queue):
+    stage = await open_page(broker, f"/queues/{busy_queue}?range=15m")
+    plot = plot_of(stage, "Messages per second")
+
+    await expect(plot).to_have_attribute("aria-label", re.compile(r"Version \S+ deployed · \S+"))
+
+
 async def test_a_chart_with_nothing_to_draw_says_why(open_page, broker, busy_queue):
     stage = await open_page(broker, f"/queues/{busy_queue}")
 
@@ -83,6 +90,28 @@ async def test_a_table_is_sorted_by_a_click_on_the_name_of_a_column(open_page, b
     await expect(rows).to_have_text(["sorted-many", "sorted-some", "sorted-few"])
     await stage.click("Waiting", role="link")
     await expect(rows).to_have_text(["sorted-few", "sorted-some", "sorted-many"])
+
+
+async def test_the_keyboard_searches_goes_to_pages_and_helps(open_page, broker, client, queue):
+    await client.configure(queue)
+    stage = await open_page(broker, "/settings")
+    await stage.sees("database_url")
+    press = stage.page.keyboard.press
+
+    await press("g")
+    await press("q")
+    await stage.page.wait_for_url("**/queues")
+    await press("/")
+    await expect(stage.page.get_by_label("Search")).to_be_focused()
+    await stage.page.keyboard.type("g q?")
+    await stage.page.wait_for_url("**/queues?search=g+q%3F")
+
+    await stage.page.get_by_role("heading", name="Queues").click()
+    await press("?")
+    dialog = stage.page.get_by_role("dialog", name="Keyboard")
+    await expect(dialog).to_contain_text("g qQueues")
+    await press("Escape")
+    await expect(dialog).to_have_count(0)
 
 
 @pytest.mark.parametrize(

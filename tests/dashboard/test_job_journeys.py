@@ -1,11 +1,14 @@
 """Chains, schedules and pipelines as people watch and steer them in the browser."""
 
+import re
+from urllib.parse import quote
+
 import pytest
 from playwright.async_api import expect
 
 from tests.api.support.job_calls import Asking
 from tests.dashboard.support.lake import archive, run_pipeline
-from tests.dashboard.support.workshop import build, doors, working
+from tests.dashboard.support.workshop import build, doors, fail_an_order, working
 
 
 @pytest.fixture
@@ -63,6 +66,60 @@ async def test_a_failed_chain_shows_its_attempts_and_is_retried(open_page, broke
         await stage.click("Retry it")
 
         await drawing_says(stage, "polish: completed")
+
+
+async def test_what_runs_at_the_same_time_is_drawn_below_each_other(
+    open_page, broker, client, queue
+):
+    async with working(broker, client) as ask:
+        chain_id = await fail_an_order(ask, queue)
+    stage = await open_page(broker, f"/chains/{chain_id}")
+    drawing = stage.page.get_by_role("region", name="Steps of the chain")
+
+    async def spot(job):
+        return await drawing.locator("a", has_text=job).locator("rect").bounding_box()
+
+    wheels, paint, bell, whole = [await spot(job) for job in ("wheels", "paint", "polish", "ass")]
+    assert wheels["x"] == paint["x"] == bell["x"] < whole["x"]
+    assert len({wheels["y"], paint["y"], bell["y"]}) == 3
+    timeline = stage.page.get_by_role("region", name="Timeline")
+    bars = timeline.get_by_role("listitem").filter(has_text="polish").get_by_role("img")
+    await expect(bars).to_have_attribute(
+        "aria-label", re.compile("attempt 1: failed, .*; attempt 2: failed, ")
+    )
+
+
+async def test_many_chains_are_retried_and_cancelled_at_once(open_page, broker, client, queue):
+    async with working(broker, client) as ask:
+        chains = [
+            await ask.start("polish", f"{queue} {n}", maxAttempts=1, key=f"{queue}-{n}")
+            for n in range(2)
+        ]
+        for chain_id in chains:
+            assert (await ask.result(chain_id))["state"] == "failed"
+        stage = await open_page(broker, "/chains?type=polish")
+        await (
+            stage.page.get_by_role("navigation", name="Chains by state")
+            .get_by_role("link", name="failed")
+            .click()
+        )
+        for chain_id in chains:
+            doors.open(f"polish {queue} {chains.index(chain_id)}")
+            await stage.page.get_by_label(f"Choose {chain_id}").check()
+        await stage.click("Retry the chosen (2)")
+        await stage.sees("2 failed or cancelled chains are among the chosen.")
+        await stage.click("Retry 2")
+        await stage.sees("Retried 2 chains.")
+        for chain_id in chains:
+            assert (await ask.result(chain_id))["state"] == "completed"
+
+    name = f"nobody runs {queue}"
+    waiting = [await ask.start(name) for _ in range(3)]
+    await stage.go(f"/chains?type={quote(name)}")
+    await stage.click("Cancel all that match")
+    await stage.click("Cancel 3")
+    await stage.sees("Cancelled 3 chains.")
+    assert (await ask("GET", f"/chains/{waiting[0]}"))["state"] == "cancelled"
 
 
 async def test_an_open_chain_is_cancelled_with_those_that_wait(open_page, broker, ask, queue):

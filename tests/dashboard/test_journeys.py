@@ -9,18 +9,11 @@ import jwt
 import pytest
 from playwright.async_api import expect
 
+from tests.dashboard.support.scenery import fail_all
 from tests.sql.support.waiting import eventually
-from tests.support.broker import ack_item
 
 SECRET = "a secret of the tests that is long enough"
 SLOW_S = 1
-
-
-async def fail_all(client, queue, *, group, error):
-    """Deliver everything and refuse it until it is dead."""
-    await client.configure(queue, retryLimit=0)
-    for message in await client.pop(queue, consumerGroup=group, batch=100, partitions=10):
-        await client.ack_batch(ack_item(message, "failed", {"error": error}), consumerGroup=group)
 
 
 @pytest.fixture
@@ -49,6 +42,39 @@ async def test_a_pushed_message_is_seen_to_arrive(open_page, broker, client, que
     await client.push({"queue": queue, "payload": {"greeting": "hello there"}})
 
     await stage.row("Messages as they arrive", "hello there")
+
+
+async def test_messages_are_found_by_what_is_in_them(open_page, broker, client, queue):
+    await client.push(
+        *(
+            {
+                "queue": queue,
+                "payload": {"customer": {"id": n}, "note": f"n{n}"},
+                "headers": {"tenant": "acme" if n < 2 else "globex"},
+                "transactionId": f"t{n}",
+            }
+            for n in range(4)
+        )
+    )
+    stage = await open_page(broker, f"/messages?queue={queue}")
+    table = stage.page.get_by_role("table", name="Messages")
+    ids = table.locator("tbody td:first-child")
+    await expect(ids).to_have_text(["t3", "t2", "t1", "t0"])
+    await stage.row("Messages", "t3", '"note": "n3"')
+
+    await stage.fill("Payload", "$.customer.id >= 1")
+    await expect(ids).to_have_text(["t3", "t2", "t1"])
+    await stage.fill("Header", "tenant=acme")
+    await expect(ids).to_have_text(["t1"])
+
+    await stage.page.get_by_label("Live tail").check()
+    await expect(stage.page.get_by_text("live", exact=True)).to_be_visible()
+    for tenant in ("globex", "acme"):
+        item = {"queue": queue, "payload": {"customer": {"id": 9}, "note": tenant}}
+        await client.push({**item, "headers": {"tenant": tenant}})
+    live = stage.page.get_by_role("table", name="Messages as they arrive")
+    await expect(live.locator("tbody tr")).to_have_count(1)
+    await stage.row("Messages as they arrive", '"note":"acme"')
 
 
 async def test_a_message_can_be_pushed_by_hand(open_page, broker, client, queue):
@@ -92,11 +118,44 @@ async def test_dead_letters_are_grouped_and_redriven(open_page, broker, client, 
 
     await stage.row("Dead letters by error", "timeout after # ms", "5")
     await stage.click("Redrive all that match", exact=False)
+    dialog = stage.page.get_by_role("dialog")
+    await expect(dialog).to_contain_text(f"5 of {queue}, failed by group g")
+    await expect(dialog.get_by_label("Delivered to")).to_have_value("failed")
     await stage.click("Push 5 again")
 
     await stage.sees("5 of 5 pushed again")
     await stage.sees("No dead letters")
     assert len(await client.pop(queue, consumerGroup="g", batch=10)) == 5
+
+
+TRACEBACK = """Traceback (most recent call last):
+  File "/app/lib/python3.12/site-packages/skep/client/consumer.py", line 214, in _handle
+    await self._handler(message)
+  File "/app/ledger.py", line 88, in book
+    entry = await append(account)
+ValueError: account 12 is closed
+"""
+
+
+async def test_a_dead_letter_shows_payload_and_error_side_by_side(open_page, broker, client, queue):
+    await client.push({"queue": queue, "payload": {"sku": "A-7"}, "transactionId": f"{queue}-7"})
+    await fail_all(client, queue, group="g", error=TRACEBACK)
+    stage = await open_page(broker, f"/dead-letters?queue={queue}")
+    row = await stage.row("Dead letters", '"sku":"A-7"')
+    await expect(row).to_contain_text("ValueError: account 12 is closed")
+    await expect(row).not_to_contain_text("Traceback")
+
+    await row.get_by_role("button", name=f"{queue}-7").click()
+
+    dialog = stage.page.get_by_role("dialog")
+    error = dialog.get_by_role("region", name="Error")
+    await expect(error.locator("summary")).to_have_text("ValueError: account 12 is closed")
+    await expect(error.locator(".foreign")).to_have_count(2)
+    await expect(error.locator("pre span:not(.foreign)")).to_have_count(4)
+    payload = dialog.get_by_role("region", name="Payload")
+    await expect(payload).to_contain_text("A-7")
+    left, right = await error.bounding_box(), await payload.bounding_box()
+    assert (left["y"], left["x"] < right["x"]) == (right["y"], True)
 
 
 async def test_a_redrive_that_ends_between_two_looks_leaves_no_letter_on_the_page(

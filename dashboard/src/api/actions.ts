@@ -33,6 +33,8 @@ export const actions = {
   setPopMaintenance: { method: "POST", path: "/api/v1/system/maintenance/pop", needs: "admin" },
   cancelChain: { method: "POST", path: "/api/v1/chains/{chain_id}/cancel", needs: "read-write" },
   retryChain: { method: "POST", path: "/api/v1/chains/{chain_id}/retry", needs: "read-write" },
+  cancelChains: { method: "POST", path: "/api/v1/chains/matching/cancel", needs: "read-write" },
+  retryChains: { method: "POST", path: "/api/v1/chains/matching/retry", needs: "read-write" },
   deleteChain: { method: "DELETE", path: "/api/v1/chains/{chain_id}", needs: "admin" },
   triggerJob: { method: "POST", path: "/api/v1/jobs/{job_id}/trigger", needs: "read-write" },
   pauseJobType: { method: "POST", path: "/api/v1/jobs/types/{name}/pause", needs: "admin" },

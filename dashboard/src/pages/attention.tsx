@@ -100,7 +100,7 @@ function Remedy({ item, reload, isHere }: { item: Item; reload: () => void; isHe
     <>
       <button onClick={() => (BULK.has(kind) ? setState("asked") : void attempt(work))}>{label}</button>
       {state === "asked" && (
-        <Confirm title={label} verb={label} onClose={() => setState((before) => (before === "asked" ? "offered" : before))} work={work}>
+        <Confirm title={label} verb={label} isSafe onClose={() => setState((before) => (before === "asked" ? "offered" : before))} work={work}>
           <p>{item.summary}.</p>
           <p>{item.cause}</p>
         </Confirm>

@@ -1,18 +1,20 @@
-// One chain: a drawing of its steps with what they wait for, each step with its attempts.
+// One chain: why it failed, a drawing of its steps with what is around them, when they ran, and each with its attempts.
 import type { ComponentChildren } from "preact";
-import { useRef, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import { act } from "../api/actions";
 import { get, type Schemas } from "../api/client";
 import { Badge, Card, Facts, PageHead, Progress, Table, When } from "../parts";
 import { Confirm } from "../parts/dialog";
 import { Payload } from "../parts/json";
-import { Failure } from "../parts/notes";
+import { Failure, Missing } from "../parts/notes";
+import { ErrorText } from "../parts/trouble";
 import { useLoad } from "../state/loading";
 import { hrefTo, navigate, place, spellQuery } from "../state/place";
 import { may } from "../state/session";
 import { attempt } from "../state/toasts";
-import { count, percent } from "../words";
-import { ChainGraph, type Blocker } from "./chain-graph";
+import { count, percent, seconds } from "../words";
+import { ChainGraph, type GraphJob } from "./chain-graph";
+import { ChainTimeline } from "./chain-timeline";
 
 type Chain = Schemas["ChainRow"];
 type Job = Schemas["JobRow"];
@@ -20,34 +22,35 @@ const LIMIT = 50;
 
 export function ChainPage({ id }: { id: string }) {
   const after = place.value.query.get("after");
-  const known = useRef(new Map<string, Blocker[]>());
   const names = { chain_id: id };
   const { data, error, reload } = useLoad(
     async (signal) => {
-      const [chain, page, waiting] = await Promise.all([
+      const [chain, page, graph] = await Promise.all([
         get("/api/v1/chains/{chain_id}", { names, signal }),
         get("/api/v1/chains/{chain_id}/jobs", { names, query: { limit: LIMIT, after }, signal }),
-        get("/api/v1/jobs", { query: { blockedBy: id, limit: LIMIT }, signal }),
+        get("/api/v1/chains/{chain_id}/graph", { names, signal }),
       ]);
-      await Promise.all(page.items.map((job) => learnBlockers(job, known.current, signal)));
-      return { chain, jobs: page.items, after: page.after, waiting: waiting.items, blockers: new Map(known.current) };
+      return { chain, jobs: page.items, after: page.after, graph: graph.jobs };
     },
     [id, after],
     { everySeconds: 2 },
   );
+  if (error?.status === 404) return <Missing what="Chain">No chain has the id <strong class="mono wrap">{id}</strong>. <a href="/chains">All chains</a></Missing>;
   return (
     <>
-      <PageHead title={data?.chain.type ?? "Chain"}>{data && <Actions chain={data.chain} jobs={data.jobs} reload={reload} />}</PageHead>
+      <PageHead from={["Chains", "/chains"]} title={data?.chain.type ?? "Chain"} state={data && <Badge word={data.chain.state} />}>{data && <Actions chain={data.chain} jobs={data.jobs} reload={reload} />}</PageHead>
       <div class="stack">
         <Failure error={error} />
         {data && (
           <>
-            <About chain={data.chain} />
+            <Reasons chain={data.chain} graph={data.graph} />
             <Card title="Steps" note={data.chain.jobCount > data.jobs.length ? `${count(data.jobs.length)} of ${count(data.chain.jobCount)}` : undefined}>
-              <ChainGraph jobs={data.jobs} blockers={data.blockers} waiting={data.waiting.map((job) => ({ chain: job.chainId, type: job.type, state: job.state }))} />
-              {data.after && <a class="button" href={location.pathname + spellQuery({ after: data.after })}>Later steps</a>}
+              <ChainGraph chainId={id} jobs={data.graph} />
             </Card>
-            {[...data.jobs].reverse().map((job) => <JobCard key={job.id} job={job} />)}
+            <ChainTimeline chainId={id} jobs={data.graph} />
+            <About chain={data.chain} />
+            {data.jobs.map((job) => <JobCard key={job.id} job={job} tries={data.graph.find((each) => each.id === job.id)?.tries ?? []} />)}
+            {data.after && <div class="row"><a class="button" href={location.pathname + spellQuery({ after: data.after })}>Later steps</a></div>}
           </>
         )}
       </div>
@@ -55,28 +58,37 @@ export function ChainPage({ id }: { id: string }) {
   );
 }
 
-/** What a job waits for changes only while it waits. */
-async function learnBlockers(job: Job, known: Map<string, Blocker[]>, signal: AbortSignal): Promise<void> {
-  const isSettled = known.get(job.id)?.every((blocker) => blocker.state !== "open");
-  if (isSettled && job.state !== "blocked") return;
-  known.set(job.id, (await get("/api/v1/jobs/{job_id}/blockers", { names: { job_id: job.id }, signal })).blockers);
-}
-
 /** What a job that is blocked waits for in vain, until a person retries it. */
 function waitsFor(failedBlockers: number | null) {
   return failedBlockers ? `${count(failedBlockers)} failed or cancelled` : null;
 }
 
+/** Why it failed: what it says itself, and what those that it waited for say. */
+function Reasons({ chain, graph }: { chain: Chain; graph: GraphJob[] }) {
+  if (!chain.lastError) return null;
+  const awaited = new Set(graph.filter((job) => job.chainId === chain.id).flatMap((job) => job.waitsFor));
+  const roots = graph.filter((job) => awaited.has(job.chainId) && job.state === "failed");
+  return (
+    <Card title={chain.state === "open" ? "Last error" : `Why it was ${chain.state}`.replace("was failed", "failed")} note={chain.lastJobType}>
+      <ErrorText error={chain.lastError} isOpen={!roots.length} />
+      {roots.map((job) => job.error && (
+        <div key={job.id}>
+          <p><a href={hrefTo(["chains", job.chainId])}>{job.type}</a> failed after {count(job.attempts)} {job.attempts === 1 ? "attempt" : "attempts"}:</p>
+          <ErrorText error={job.error} isOpen />
+        </div>
+      ))}
+    </Card>
+  );
+}
+
 function About({ chain }: { chain: Chain }) {
   const facts: [string, ComponentChildren][] = [
-    ["State", <Badge word={chain.state} />],
     ["Id", <span class="mono">{chain.id}</span>],
     ["Key", chain.key],
     ["Started", <When at={chain.createdAt} />],
-    ["Ended", <When at={chain.closedAt} />],
-    ["Deadline", <When at={chain.deadlineAt} />],
+    ["Ended", chain.closedAt && <When at={chain.closedAt} />],
+    ["Deadline", chain.deadlineAt && <When at={chain.deadlineAt} />],
     ["Waits for", waitsFor(chain.failedBlockers)],
-    ["Error", chain.lastError],
   ];
   return (
     <div class="grid">
@@ -87,17 +99,12 @@ function About({ chain }: { chain: Chain }) {
   );
 }
 
-function JobCard({ job }: { job: Job }) {
-  const hasHistory = job.attempts > 1 || job.error !== null || Boolean(job.failures);
-  const { data } = useLoad(
-    async (signal) => (hasHistory ? get("/api/v1/jobs/{job_id}/attempts", { names: { job_id: job.id }, query: { limit: 200 }, signal }) : null),
-    [job.id, job.attempts, job.state, hasHistory],
-  );
-  const attempts = data?.attempts ?? [];
+function JobCard({ job, tries }: { job: Job; tries: GraphJob["tries"] }) {
+  const hasFailed = tries.some((each) => each.error);
   return (
-    <Card title={`${job.position + 1}. ${job.type}`} note={<Badge word={job.state} />}>
-      <div class="grid">
-        <Facts facts={[["Attempts", `${job.attempts} of ${job.maxAttempts}`], ["Due", <When at={job.dueAt} />], ["Started", <When at={job.startedAt} />], ["Ended", <When at={job.finishedAt} />], ["Priority", String(job.priority)], ["Limit key", job.limitKey], ["Waits for", waitsFor(job.failedBlockers)], ["If a blocker fails", job.onBlockerFailure], ["Error", job.lastError]]} />
+    <Card id={job.id} title={`${job.position + 1}. ${job.type}`} note={<Badge word={job.state} />}>
+      <div class="sides">
+        <Facts facts={[["Attempts", `${job.attempts} of ${job.maxAttempts}`], ["Due", job.dueAt && <When at={job.dueAt} />], ["Started", job.startedAt && <When at={job.startedAt} />], ["Ended", job.finishedAt && <When at={job.finishedAt} />], ["Priority", job.priority ? String(job.priority) : null], ["Limit key", job.limitKey], ["Waits for", waitsFor(job.failedBlockers)], ["If a blocker fails", job.onBlockerFailure]]} />
         <details>
           <summary>Input and output</summary>
           <h3>Input</h3><Payload value={job.input} />
@@ -107,17 +114,17 @@ function JobCard({ job }: { job: Job }) {
       {job.state === "running" && job.progress !== null && (
         <div class="form"><Progress share={job.progress} label={`Progress of ${job.type}`} /><span class="muted small">{percent(job.progress)} {job.progressNote}</span></div>
       )}
-      {attempts.length > 0 && (
+      {(hasFailed || tries.length > 1) && (
         <Table
           caption={`Attempts of ${job.type}`}
-          rows={attempts}
+          rows={tries}
           keyOf={(attempt) => attempt.attempt}
           columns={[
-            { title: "Attempt", cell: (attempt) => count(attempt.attempt), isNumber: true },
+            { title: "Attempt", cell: (attempt) => count(attempt.attempt) },
             { title: "Outcome", cell: (attempt) => <Badge word={attempt.outcome} /> },
             { title: "Started", cell: (attempt) => <When at={attempt.startedAt} /> },
-            { title: "Ended", cell: (attempt) => <When at={attempt.endedAt} /> },
-            { title: "Error", cell: (attempt) => attempt.error, isWide: true },
+            { title: "Took", cell: (attempt) => attempt.startedAt && attempt.endedAt ? seconds((Date.parse(attempt.endedAt) - Date.parse(attempt.startedAt)) / 1000) : "–", isNumber: true },
+            { title: "Error", cell: (attempt) => attempt.error && <ErrorText error={attempt.error} />, isWide: true },
           ]}
         />
       )}
@@ -146,7 +153,7 @@ function Actions({ chain, jobs, reload }: { chain: Chain; jobs: Job[]; reload: (
       {chain.state === "open" && may("cancelChain") && <button class="danger" onClick={() => setAsked("cancel")}>Cancel the chain</button>}
       {chain.state !== "open" && may("deleteChain") && <button class="danger" onClick={() => setAsked("delete")}>Delete</button>}
       {asked === "retry" && (
-        <Confirm title="Retry the chain" verb="Retry it" onClose={close} work={async () => {
+        <Confirm title="Retry the chain" verb="Retry it" isSafe onClose={close} work={async () => {
           await act("retryChain", { names });
           reload();
           return "Resumed the chain.";

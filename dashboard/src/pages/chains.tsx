@@ -1,17 +1,20 @@
 // Job chains: what runs and what failed; types with their pace; schedules; workers.
+import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import { act } from "../api/actions";
 import { get, type Schemas } from "../api/client";
-import { Badge, Card, PageHead, Table, Tabs, When } from "../parts";
+import { Badge, Card, PageHead, Table, Tabs, toneOf, When } from "../parts";
 import { Confirm } from "../parts/dialog";
-import { ChoiceFilter, TextFilter } from "../parts/fields";
+import { Choices, TextFilter } from "../parts/fields";
 import { Empty, Failure } from "../parts/notes";
+import { ErrorLine } from "../parts/trouble";
 import { useLoad } from "../state/loading";
 import { hrefTo, place, spellQuery } from "../state/place";
 import { may } from "../state/session";
 import { attempt } from "../state/toasts";
 import { count, percent, rate, seconds } from "../words";
 import { ChainPage } from "./chain";
+import { BulkActions } from "./chain-bulk";
 
 type Chain = Schemas["ChainRow"];
 type State = "open" | "completed" | "failed" | "cancelled";
@@ -42,20 +45,27 @@ function ChainParts() {
 function ChainList() {
   const { query } = place.value;
   const wanted = { state: query.get("state") as State | null, type: query.get("type"), key: query.get("key"), after: query.get("after") };
-  const { data, error } = useLoad(
+  const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set());
+  const { data, error, reload } = useLoad(
     (signal) => get("/api/v1/chains", { query: { ...wanted, limit: LIMIT }, signal }),
     [wanted],
     wanted.after ? {} : { everySeconds: 3 },
   );
+  const restart = () => {
+    setChosen(new Set());
+    reload();
+  };
   return (
     <>
+      <StateCounts />
       <div class="filters">
-        <ChoiceFilter label="State" name="state" choices={[["", "Any"], ["open", "Open"], ["completed", "Completed"], ["failed", "Failed"], ["cancelled", "Cancelled"]]} />
         <TextFilter label="Type" name="type" />
         <TextFilter label="Key" name="key" />
+        <span class="grow" />
+        {data && data.items.length > 0 && <BulkActions filter={wanted} chosen={chosen} onDone={restart} />}
       </div>
       <Failure error={error} />
-      {data && (data.items.length ? <Listed chains={data.items} after={data.after} /> : (
+      {data && (data.items.length ? <Listed chains={data.items} after={data.after} chosen={chosen} onChoose={setChosen} /> : (
         <Empty title="No chain matches">
           <p>Chains appear here once an application starts one:</p>
           <pre tabIndex={0}>{`curl -X POST ${location.origin}/api/v1/chains -H 'content-type: application/json' \\\n  -d '{"chains": [{"type": "send-mail", "input": {"to": "ann@example.com"}}]}'`}</pre>
@@ -65,7 +75,24 @@ function ChainList() {
   );
 }
 
-function Listed({ chains, after }: { chains: Chain[]; after: string | null }) {
+/** How many chains are in each state; a click narrows the list to them. */
+function StateCounts() {
+  const { data } = useLoad((signal) => get("/api/v1/chains/counts", { signal }), [], { everySeconds: 5 });
+  const states = data?.states.map(({ state, count: number, isExact }): [string, ComponentChildren] => [
+    state,
+    <>{state} <strong class={number ? `tone-${toneOf(state)}` : undefined}>{count(number)}{!isExact && "+"}</strong></>,
+  ]);
+  return <Choices label="Chains by state" name="state" choices={[["", "All"], ...(states ?? [])]} />;
+}
+
+type ListedProps = { chains: Chain[]; after: string | null; chosen: ReadonlySet<string>; onChoose: (chosen: ReadonlySet<string>) => void };
+
+function Listed({ chains, after, chosen, onChoose }: ListedProps) {
+  const toggle = (id: string) => {
+    const next = new Set(chosen);
+    if (!next.delete(id)) next.add(id);
+    onChoose(next);
+  };
   return (
     <Card>
       <Table
@@ -73,13 +100,13 @@ function Listed({ chains, after }: { chains: Chain[]; after: string | null }) {
         rows={chains}
         keyOf={(chain) => chain.id}
         columns={[
-          { title: "Chain", cell: (chain) => <a class="clip mono" href={hrefTo(["chains", chain.id])}>{chain.id}</a> },
+          { title: "Chosen", cell: (chain) => <input type="checkbox" aria-label={`Choose ${chain.id}`} checked={chosen.has(chain.id)} onChange={() => toggle(chain.id)} /> },
+          { title: "Chain", cell: (chain) => <><a class="mono nowrap" href={hrefTo(["chains", chain.id])}>{chain.id}</a>{chain.key && <div class="clip muted small">{chain.key}</div>}</> },
           { title: "Type", cell: (chain) => chain.type, isWide: true },
           { title: "State", cell: (chain) => <Badge word={chain.state} /> },
-          { title: "Jobs", cell: (chain) => count(chain.jobCount), isNumber: true },
-          { title: "At", cell: (chain) => `${chain.lastJobType} (${chain.lastJobState}${chain.lastJobState === "blocked" && chain.failedBlockers ? ` by ${count(chain.failedBlockers)} that failed` : ""})`, isWide: true },
+          { title: "At", cell: (chain) => <><span title={`Step ${count(chain.jobCount)}`}>{chain.lastJobType}</span><div class="muted small">{chain.lastJobState}{chain.lastJobState === "blocked" && chain.failedBlockers ? ` by ${count(chain.failedBlockers)} that failed` : ""}</div></> },
           { title: "Started", cell: (chain) => <When at={chain.createdAt} /> },
-          { title: "Error", cell: (chain) => <span class="clip">{chain.lastError}</span> },
+          { title: "Error", cell: (chain) => <ErrorLine error={chain.lastError} /> },
         ]}
       />
       <div class="row">

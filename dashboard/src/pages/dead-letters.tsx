@@ -2,32 +2,53 @@
 import { useRef, useState } from "preact/hooks";
 import { act } from "../api/actions";
 import { get, type Schemas } from "../api/client";
-import { Badge, Card, Facts, PageHead, Progress, QueueLink, Table, When } from "../parts";
+import { Badge, Card, Facts, PageHead, Progress, QueueLink, Table, TimeRangeChoice, When } from "../parts";
 import { Confirm, Dialog } from "../parts/dialog";
-import { currentPage, Pager, TextFilter } from "../parts/fields";
+import { Field } from "../parts/field";
+import { Choices, currentPage, Pager, TextFilter } from "../parts/fields";
 import { Payload } from "../parts/json";
 import { Empty, Failure } from "../parts/notes";
-import { Chart } from "../parts/plot";
+import { Chart, Charts } from "../parts/plot";
+import { ErrorLine, ErrorText, errorLine } from "../parts/trouble";
 import { useLoad } from "../state/loading";
-import { place, setQuery } from "../state/place";
-import { gridOf, lastly, spelledRange } from "../state/range";
+import { hrefTo, place, setQuery } from "../state/place";
+import { chosenRange, gridOf, spelledRange } from "../state/range";
 import { may } from "../state/session";
 import { attempt } from "../state/toasts";
-import { count, groupName, units } from "../words";
+import { count, groupName, theGroup, units } from "../words";
+import { PayloadLine } from "./messages";
 
 type Letter = Schemas["DeadLetter"];
 type Redrive = Schemas["Redrive"];
+type Filter = ReturnType<typeof chosenFilter>;
 const LIMIT = 100;
+const EXAMPLES = 500;
+const PAYLOAD_CHARS = 200;
+const DAY_MS = 86_400_000;
 
 function chosenFilter() {
   const { query } = place.value;
-  return { queue: query.get("queue"), consumerGroup: query.get("group"), error: query.get("error") };
+  return { queue: query.get("queue"), consumerGroup: query.get("group"), error: query.get("error"), ...failedWithin(query.get("failed")) };
 }
+
+/** Days as people mean them: from midnight to midnight where they are. */
+function failedWithin(span: string | null): { from: string | null; to: string | null } {
+  const midnight = new Date().setHours(0, 0, 0, 0);
+  const spell = (time: number) => new Date(time).toISOString();
+  if (span === "today") return { from: spell(midnight), to: null };
+  if (span === "yesterday") return { from: spell(midnight - DAY_MS), to: spell(midnight) };
+  if (span === "week") return { from: spell(midnight - 6 * DAY_MS), to: null };
+  return { from: null, to: null };
+}
+
+/** What a redrive would move: letters by number, or those that a filter finds. */
+type Choice = { letters: number; ids?: number[]; filter: Filter };
 
 export function DeadLetters() {
   const filter = chosenFilter();
   const page = currentPage();
   const [chosen, setChosen] = useState<ReadonlySet<number>>(new Set());
+  const [asked, setAsked] = useState<Choice | null>(null);
   const { data, error, reload } = useLoad((signal) => get("/api/v1/dlq", { query: { ...filter, limit: LIMIT, offset: page * LIMIT }, signal }), [filter, page], { everySeconds: 5 });
   const restart = () => {
     setChosen(new Set());
@@ -35,54 +56,73 @@ export function DeadLetters() {
   };
   return (
     <>
-      <PageHead title="Dead letters">{data && data.total > 0 && may("redrive") && <RedriveButtons total={data.total} chosen={chosen} onStarted={restart} />}</PageHead>
+      <PageHead title="Dead letters">{data && data.total > 0 && may("redrive") && (
+        <div class="row">
+          <button disabled={chosen.size === 0} onClick={() => setAsked({ letters: chosen.size, ids: [...chosen], filter })}>Redrive the chosen ({chosen.size})</button>
+          <button class="primary" onClick={() => setAsked({ letters: data.total, filter })}>Redrive all {isFiltered(filter) ? "that match" : ""}</button>
+        </div>
+      )}</PageHead>
       <div class="stack">
         <Redrives onMoved={reload} />
         <div class="filters">
           <TextFilter label="Queue" name="queue" />
           <TextFilter label="Group" name="group" />
           <TextFilter label="Error" name="error" placeholder="Part of the message" />
+          <Choices label="Failed" name="failed" choices={[["", "Any time"], ["today", "Today"], ["yesterday", "Yesterday"], ["week", "Last 7 days"]]} />
         </div>
         <Failure error={error} />
-        {data && data.messages.length === 0 && <Empty title="No dead letters"><p>Messages appear here when their retries are used up, or when a consumer dead-letters them.</p></Empty>}
+        {data && data.messages.length === 0 && <Empty title="No dead letters"><p>{isFiltered(filter) ? <>None matches the filters. <a href="/dead-letters">All dead letters</a></> : "Messages appear here when their retries are used up, or when a consumer dead-letters them."}</p></Empty>}
         {data && data.messages.length > 0 && (
           <>
-            <div class="grid"><Causes filter={filter} /><Trend queue={filter.queue} /></div>
+            <Causes filter={filter} onRedrive={setAsked} />
             <Card title={`${data.totalIsEstimate ? "≈ " : ""}${count(data.total)} dead letters`}>
               <Letters letters={data.messages} chosen={chosen} onChoose={setChosen} reload={reload} />
               <Pager total={data.total} limit={LIMIT} />
             </Card>
+            <Trend queue={filter.queue} />
           </>
         )}
       </div>
+      {asked && <RedriveDialog choice={asked} onClose={() => setAsked(null)} onStarted={restart} />}
     </>
   );
 }
 
 /** Errors without what differs from message to message, so that alike ones fall together. */
 export function causeOf(error: string): string {
-  return error.replace(/[0-9a-f]{8}-[0-9a-f-]{27}/gi, "…").replace(/\d+/g, "#").slice(0, 160);
+  return errorLine(error).replace(/[0-9a-f]{8}-[0-9a-f-]{27}/gi, "…").replace(/\d+/g, "#").slice(0, 160);
 }
 
-function Causes({ filter }: { filter: ReturnType<typeof chosenFilter> }) {
-  const { data } = useLoad((signal) => get("/api/v1/dlq", { query: { ...filter, limit: 500 }, signal }), [filter], { everySeconds: 30 });
-  const causes = new Map<string, { letters: number; last: string; example: string }>();
-  for (const letter of data?.messages ?? []) {
-    const cause = causeOf(letter.errorMessage);
+const isFiltered = (filter: Filter) => Object.values(filter).some(Boolean);
+
+type Cause = { letters: number; first: string; last: string; example: string };
+
+/** Letters by what went wrong, the most frequent first. */
+function causesOf(letters: Letter[]): [string, Cause][] {
+  const causes = new Map<string, Cause>();
+  for (const { errorMessage, failedAt } of letters) {
+    const cause = causeOf(errorMessage);
     const known = causes.get(cause);
-    causes.set(cause, { letters: (known?.letters ?? 0) + 1, last: known?.last ?? letter.failedAt, example: known?.example ?? letter.errorMessage });
+    causes.set(cause, { letters: (known?.letters ?? 0) + 1, first: failedAt, last: known?.last ?? failedAt, example: known?.example ?? errorMessage });
   }
-  const listed = [...causes].sort(([, a], [, b]) => b.letters - a.letters).slice(0, 12);
+  return [...causes].sort(([, a], [, b]) => b.letters - a.letters);
+}
+
+function Causes({ filter, onRedrive }: { filter: Filter; onRedrive: (choice: Choice) => void }) {
+  const { data } = useLoad((signal) => get("/api/v1/dlq", { query: { ...filter, limit: EXAMPLES }, signal }), [filter], { everySeconds: 30 });
+  const letters = data?.messages ?? [];
   return (
-    <Card title="By error" note="of the newest 500">
+    <Card title="By error" note={data && data.total > letters.length ? `of the newest ${count(letters.length)}` : undefined}>
       <Table
         caption="Dead letters by error"
-        rows={listed}
+        rows={causesOf(letters).slice(0, 12)}
         keyOf={([cause]) => cause}
         columns={[
-          { title: "Error", cell: ([cause, { example }]) => <button class="plain wrap" onClick={() => setQuery({ error: longestPart(example, cause), page: null })}>{cause || "(no message)"}</button>, isWide: true },
+          { title: "Error", cell: ([cause, { example }]) => <button class="plain mono" onClick={() => setQuery({ error: commonPart(example, cause), page: null })}>{cause || "(no message)"}</button>, isWide: true },
           { title: "Letters", cell: ([, { letters }]) => count(letters), isNumber: true },
+          { title: "First", cell: ([, { first }]) => <When at={first} /> },
           { title: "Last", cell: ([, { last }]) => <When at={last} /> },
+          { title: "", cell: ([cause, { letters, example }]) => may("redrive") && commonPart(example, cause) && <button onClick={() => onRedrive({ letters, filter: { ...filter, error: commonPart(example, cause) } })}>Redrive these</button> },
         ]}
       />
     </Card>
@@ -90,21 +130,29 @@ function Causes({ filter }: { filter: ReturnType<typeof chosenFilter> }) {
 }
 
 /** The longest piece that all errors of a cause have in common, to filter by. */
-function longestPart(example: string, cause: string): string {
+function commonPart(example: string, cause: string): string {
   const parts = cause.split(/[#…]/).filter((part) => example.includes(part));
   return parts.reduce((longest, part) => (part.trim().length > longest.length ? part.trim() : longest), "");
 }
 
 function Trend({ queue }: { queue: string | null }) {
-  const range = lastly("24h");
-  const { data } = useLoad((signal) => get("/api/v1/status", { query: { queue, from: spelledRange(range).from }, signal }), [queue], { everySeconds: 60 });
+  const range = chosenRange();
+  const { data } = useLoad((signal) => get("/api/v1/status", { query: { queue, ...spelledRange(range) }, signal }), [queue, range.key], { everySeconds: 60 });
   const grid = data && gridOf(range, data.bucketMinutes, data.throughput, (point) => point.timestamp);
   const lines = [{ label: "Dead letters", colour: 4 as const, values: grid?.values((point) => point.dlqCount, 0) ?? [] }];
-  return <Chart title="Trend" note="last day" nothing="No message was dead-lettered in the last day." times={grid?.times} range={range} unit={units.whole} lines={lines} />;
+  return (
+    <>
+      <TimeRangeChoice />
+      <Charts range={range}>
+        <Chart title="Messages dead-lettered" nothing="No message was dead-lettered in this time." times={grid?.times} range={range} unit={units.whole} lines={lines} />
+      </Charts>
+    </>
+  );
 }
 
 function Letters(props: { letters: Letter[]; chosen: ReadonlySet<number>; onChoose: (chosen: ReadonlySet<number>) => void; reload: () => void }) {
-  const [shown, setShown] = useState<Letter | null>(null);
+  const [shown, setShown] = useState<number | null>(null);
+  const letter = shown === null ? undefined : props.letters[shown];
   const toggle = (id: number) => {
     const next = new Set(props.chosen);
     if (!next.delete(id)) next.add(id);
@@ -118,20 +166,23 @@ function Letters(props: { letters: Letter[]; chosen: ReadonlySet<number>; onChoo
         keyOf={(letter) => letter.dlqId}
         columns={[
           { title: "Chosen", cell: (letter) => <input type="checkbox" aria-label={`Choose ${letter.transactionId}`} checked={props.chosen.has(letter.dlqId)} onChange={() => toggle(letter.dlqId)} /> },
-          { title: "Transaction id", cell: (letter) => <button class="plain mono clip" onClick={() => setShown(letter)}>{letter.transactionId}</button> },
-          { title: "Queue", cell: (letter) => letter.queue ? <QueueLink name={letter.queue} /> : "–", isWide: true },
-          { title: "Group", cell: (letter) => letter.consumerGroup ? groupName(letter.consumerGroup) : "–" },
-          { title: "Error", cell: (letter) => letter.errorMessage, isWide: true },
-          { title: "Deliveries", cell: (letter) => count(letter.attempts), isNumber: true },
+          { title: "Transaction id", cell: (letter) => <button class="plain mono" onClick={() => setShown(props.letters.indexOf(letter))}>{letter.transactionId}</button> },
+          { title: "Queue", cell: (letter) => <>{letter.queue ? <QueueLink name={letter.queue} /> : "–"}<div class="muted small">{letter.consumerGroup && groupName(letter.consumerGroup)}</div></> },
+          { title: "Payload", cell: (letter) => <PayloadLine text={payloadLine(letter)} />, isWide: true },
+          { title: "Error", cell: (letter) => <ErrorLine error={letter.errorMessage} />, isWide: true },
           { title: "Failed", cell: (letter) => <When at={letter.failedAt} /> },
         ]}
       />
-      {shown && <LetterDialog letter={shown} onClose={() => setShown(null)} reload={props.reload} />}
+      {letter && <LetterDialog key={letter.dlqId} letter={letter} onClose={() => setShown(null)} reload={props.reload} onMove={(by) => setShown((shown ?? 0) + by)} place={shown ?? 0} last={props.letters.length - 1} />}
     </>
   );
 }
 
-function LetterDialog({ letter, onClose, reload }: { letter: Letter; onClose: () => void; reload: () => void }) {
+const payloadLine = (letter: Letter) => letter.payloadError ?? JSON.stringify(letter.data)?.slice(0, PAYLOAD_CHARS);
+
+type LetterProps = { letter: Letter; place: number; last: number; onMove: (by: number) => void; onClose: () => void; reload: () => void };
+
+function LetterDialog({ letter, place, last, onMove, onClose, reload }: LetterProps) {
   const names = { dlq_id: String(letter.dlqId) };
   const run = (work: () => Promise<string>) => async () => {
     if (await attempt(work)) {
@@ -142,41 +193,67 @@ function LetterDialog({ letter, onClose, reload }: { letter: Letter; onClose: ()
   const replay = run(async () => ((await act("replayLetter", { names, body: {} })).result === "moved" ? "Pushed again." : "Duplicate: it was pushed before."));
   const remove = run(async () => (await act("deleteLetter", { names }), "Deleted."));
   return (
-    <Dialog title={letter.transactionId} onClose={onClose}>
+    <Dialog title={letter.transactionId} onClose={onClose} isWide>
       <div class="stack">
-        <Facts facts={[["Queue", letter.queue], ["Partition", letter.partition], ["Group", letter.consumerGroup && groupName(letter.consumerGroup)], ["Error", letter.errorMessage], ["Failures", String(letter.retryCount)], ["Pushed", <When at={letter.createdAt} />], ["Failed", <When at={letter.failedAt} />]]} />
-        {letter.payloadError ? <div class="note note-warn">{letter.payloadError}</div> : <Payload value={letter.data} />}
-        <div class="row end">
+        <div class="sides">
+          <section aria-label="Error">
+            <h3>Error</h3>
+            <ErrorText error={letter.errorMessage} isOpen />
+            <Facts facts={[["Queue", letter.queue], ["Partition", letter.partition], ["Group", letter.consumerGroup && groupName(letter.consumerGroup)], ["Failures", String(letter.retryCount)], ["Deliveries", count(letter.attempts)], ["Pushed", <When at={letter.createdAt} />], ["Failed", <When at={letter.failedAt} />], ["Message", <a href={hrefTo(["messages", letter.partitionId, letter.id])}>What happened to it</a>]]} />
+          </section>
+          <section aria-label="Payload">
+            <h3>Payload</h3>
+            {letter.payloadError ? <div class="note note-warn">{letter.payloadError}</div> : <Payload value={letter.data} />}
+          </section>
+        </div>
+        <div class="row">
+          <button disabled={place === 0} onClick={() => onMove(-1)}>Previous</button>
+          <button disabled={place === last} onClick={() => onMove(1)}>Next</button>
+          <span class="grow" />
           {may("deleteLetter") && <button class="danger" onClick={remove}>Delete</button>}
           {may("replayLetter") && <button class="primary" onClick={replay}>Redrive this one</button>}
-          <button onClick={onClose}>Close</button>
         </div>
       </div>
     </Dialog>
   );
 }
 
-function RedriveButtons({ total, chosen, onStarted }: { total: number; chosen: ReadonlySet<number>; onStarted: () => void }) {
-  const [asked, setAsked] = useState<"chosen" | "all" | null>(null);
-  const { queue, consumerGroup, error } = chosenFilter();
-  const isFiltered = Boolean(queue ?? consumerGroup ?? error);
-  const letters = asked === "chosen" ? chosen.size : total;
+/** What is about to be pushed again, before it is. */
+function RedriveDialog({ choice, onClose, onStarted }: { choice: Choice; onClose: () => void; onStarted: () => void }) {
+  const [groups, setGroups] = useState<"failed" | "all">("failed");
+  const { data, error } = useLoad((signal) => get("/api/v1/dlq", { query: { ...choice.filter, limit: EXAMPLES }, signal }), [choice.filter]);
+  const letters = choice.ids ? data?.messages.filter((letter) => choice.ids?.includes(letter.dlqId)) : data?.messages;
+  const total = choice.ids ? choice.letters : (data?.total ?? choice.letters);
+  const whence = Map.groupBy(letters ?? [], (letter) => `${letter.queue ?? "a deleted queue"}, failed by ${theGroup(letter.consumerGroup)}`);
   const start = async () => {
-    const body = asked === "chosen" ? { ids: [...chosen] } : { queue, consumerGroup, error };
-    await act("redrive", { body: body as never });
+    await act("redrive", { body: { ...(choice.ids ? { ids: choice.ids } : choice.filter), target: { groups } } as never });
     onStarted();
     return "Started the redrive.";
   };
   return (
-    <div class="row">
-      <button disabled={chosen.size === 0} onClick={() => setAsked("chosen")}>Redrive the chosen ({chosen.size})</button>
-      <button class="primary" onClick={() => setAsked("all")}>Redrive all {isFiltered ? "that match" : ""}</button>
-      {asked && (
-        <Confirm title="Redrive" verb={`Push ${count(letters)} again`} onClose={() => setAsked(null)} work={start}>
-          <p>{count(letters)} messages are pushed again, each into its own queue and partition, for all groups of that queue.</p>
-        </Confirm>
-      )}
-    </div>
+    <Confirm title="Redrive" verb={`Push ${count(total)} again`} isWide isSafe onClose={onClose} work={start}>
+      <div class="stack">
+        <Failure error={error} />
+        <p>{data?.totalIsEstimate && !choice.ids && "About "}{count(total)} messages are pushed again, each into its own queue and partition.</p>
+        {letters && <ul class="plain">{[...whence].map(([from, some]) => <li key={from}><strong>{count(some.length)}</strong> of {from}</li>)}{total > letters.length && <li>{count(total - letters.length)} older ones</li>}</ul>}
+        <Field label="Delivered to"><select value={groups} onChange={(event) => setGroups(event.currentTarget.value as "failed" | "all")}>
+            <option value="failed">Only the group that failed</option>
+            <option value="all">All groups of the queue</option>
+          </select></Field>
+        {letters && (
+          <Table
+            caption="Examples"
+            rows={letters.slice(0, 3)}
+            keyOf={(letter) => letter.dlqId}
+            columns={[
+              { title: "Transaction id", cell: (letter) => <span class="mono">{letter.transactionId}</span> },
+              { title: "Payload", cell: (letter) => <PayloadLine text={payloadLine(letter)} />, isWide: true },
+              { title: "Error", cell: (letter) => <ErrorLine error={letter.errorMessage} />, isWide: true },
+            ]}
+          />
+        )}
+      </div>
+    </Confirm>
   );
 }
 

@@ -5,7 +5,7 @@ import { get, type Schemas } from "../api/client";
 import { Badge, PageHead, QueueLink, Stat, TimeRangeChoice } from "../parts";
 import { Confirm } from "../parts/dialog";
 import { Failure, Missing } from "../parts/notes";
-import { Chart } from "../parts/plot";
+import { Chart, Charts } from "../parts/plot";
 import { useLoad } from "../state/loading";
 import { hrefTo, navigate } from "../state/place";
 import { chosenRange, gridOf, spelledRange } from "../state/range";
@@ -101,10 +101,10 @@ function History({ group, queue }: { group: string; queue: string }) {
     <>
       <TimeRangeChoice />
       <Failure error={error} />
-      <div class="grid">
+      <Charts range={range}>
         <Chart {...common} title="Messages behind" unit={units.whole} lines={[{ label: "Messages", colour: 1, values: grid?.values((point) => point.offsetLag) ?? [] }]} />
         <Chart {...common} title="Oldest unread" unit={units.seconds} lines={[{ label: "Age", colour: 2, values: grid?.values((point) => point.timeLagSeconds) ?? [] }]} />
-      </div>
+      </Charts>
     </>
   );
 }

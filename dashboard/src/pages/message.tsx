@@ -7,6 +7,7 @@ import { Badge, Card, Facts, PageHead, QueueLink, When } from "../parts";
 import { Confirm } from "../parts/dialog";
 import { Payload } from "../parts/json";
 import { Failure } from "../parts/notes";
+import { ErrorText } from "../parts/trouble";
 import { useLoad } from "../state/loading";
 import { navigate, hrefTo } from "../state/place";
 import { may } from "../state/session";
@@ -33,7 +34,7 @@ export function MessagePage({ partitionId, messageId }: { partitionId: string; m
   );
   return (
     <>
-      <PageHead title={data?.message.transactionId ?? "Message"}>{data && <Actions message={data.message} reload={reload} />}</PageHead>
+      <PageHead from={["Messages", data ? hrefTo(["messages"], { queue: data.message.queue }) : "/messages"]} title={data?.message.transactionId ?? "Message"} state={data && <Badge word={data.message.status} />}>{data && <Actions message={data.message} reload={reload} />}</PageHead>
       <div class="stack">
         <Failure error={error} />
         {data && (
@@ -60,7 +61,6 @@ function About({ message }: { message: Message }) {
     <Card title="Message">
       <Facts
         facts={[
-          ["Status", <Badge word={message.status} />],
           ["Queue", <QueueLink name={message.queue} />],
           ["Partition", <a href={hrefTo(["messages"], { queue: message.queue, partition: message.partition })}>{message.partition}</a>],
           ["Pushed", <><When at={message.createdAt} /> ({moment(message.createdAt)})</>],
@@ -68,15 +68,15 @@ function About({ message }: { message: Message }) {
           ["Producer", message.producerSub],
           ["Trace id", message.traceId],
           ["Encrypted", message.isEncrypted ? "yes, at rest" : "no"],
-          ["Failures", message.retryCount === null ? "–" : String(message.retryCount)],
-          ["Last error", message.errorMessage],
+          ["Failures", message.retryCount === null ? null : String(message.retryCount)],
         ]}
       />
+      {message.errorMessage && <ErrorText error={message.errorMessage} isOpen />}
     </Card>
   );
 }
 
-type Event = { at: string | null; text: ComponentChildren; detail?: string | null };
+type Event = { at: string | null; text: ComponentChildren; detail?: string | null; error?: string | null };
 
 /** What happened, with its time; then how each group stands now. */
 function eventsOf(message: Message, traces: Trace[], history: History): Event[] {
@@ -91,8 +91,8 @@ function eventsOf(message: Message, traces: Trace[], history: History): Event[] 
 
 function letterEvents(letter: History["letters"][number]): Event[] {
   const other = letter.otherPartitionId && letter.otherId ? hrefTo(["messages", letter.otherPartitionId, letter.otherId]) : undefined;
-  if (letter.isOrigin) return [{ at: letter.redrivenAt, text: <>Pushed again from a <a href={other}>dead letter</a> of {theGroup(letter.group)}</>, detail: letter.error }];
-  const died: Event = { at: letter.failedAt, text: `Dead-lettered for ${theGroup(letter.group)} after ${times(letter.failures, "failure")}`, detail: letter.error };
+  if (letter.isOrigin) return [{ at: letter.redrivenAt, text: <>Pushed again from a <a href={other}>dead letter</a> of {theGroup(letter.group)}</>, error: letter.error }];
+  const died: Event = { at: letter.failedAt, text: `Dead-lettered for ${theGroup(letter.group)} after ${times(letter.failures, "failure")}`, error: letter.error };
   return letter.redrivenAt ? [died, { at: letter.redrivenAt, text: <>Redriven: <a href={other}>pushed again</a></> }] : [died];
 }
 
@@ -121,6 +121,7 @@ function Timeline(props: { message: Message; traces: Trace[]; history: History }
           <li key={index}>
             <div>{event.text}</div>
             <div class="muted small wrap">{event.at ? moment(event.at) : "now"}{event.detail && ` · ${event.detail}`}</div>
+            {event.error && <ErrorText error={event.error} />}
           </li>
         ))}
       </ol>

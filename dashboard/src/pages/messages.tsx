@@ -5,12 +5,14 @@ import { ChoiceFilter, TextFilter } from "../parts/fields";
 import { Empty, Failure } from "../parts/notes";
 import { useLoad } from "../state/loading";
 import { hrefTo, place, setQuery, spellQuery } from "../state/place";
+import { moment } from "../words";
 import { MessagePage } from "./message";
 import { LiveTail } from "./tail";
 
 type Listed = Schemas["ListedMessage"];
 type Status = Listed["status"];
 const LIMIT = 100;
+const PREVIEW_CHARS = 200;
 const SPANS: [string, string][] = [["", "Last hour"], ["1d", "Last day"], ["7d", "Last week"], ["all", "Any time"]];
 const SPAN_S: Record<string, number> = { "1d": 86_400, "7d": 604_800 };
 
@@ -30,7 +32,7 @@ export function Messages() {
       </PageHead>
       <div class="stack">
         <Filters isLive={isLive} />
-        {isLive && queue ? <LiveTail key={queue} queue={queue} partition={query.get("partition")} /> : <Found />}
+        {isLive && queue ? <LiveTail key={queue} queue={queue} partition={query.get("partition")} header={query.get("header")} payload={query.get("payload")} /> : <Found />}
       </div>
     </>
   );
@@ -41,6 +43,8 @@ function Filters({ isLive }: { isLive: boolean }) {
     <div class="filters">
       <TextFilter label="Queue" name="queue" />
       <TextFilter label="Partition" name="partition" />
+      <TextFilter label="Header" name="header" placeholder="tenant=acme" />
+      <TextFilter label="Payload" name="payload" placeholder="$.customer.id = 7" />
       {!isLive && (
         <>
           <ChoiceFilter label="Status" name="status" choices={[["", "Any"], ["pending", "Pending"], ["processing", "Processing"], ["completed", "Completed"], ["dead_letter", "Dead letter"]]} />
@@ -66,11 +70,13 @@ function Found() {
     partition: queue ? query.get("partition") : null,
     status: query.get("status") as Status | null,
     transactionId: query.get("transactionId"),
+    header: query.get("header"),
+    payload: query.get("payload"),
     cursor: query.get("cursor"),
   };
   const span = query.get("span");
   const { data, error } = useLoad(
-    (signal) => get("/api/v1/messages", { query: { ...wanted, from: sinceOf(span), limit: LIMIT }, signal }),
+    (signal) => get("/api/v1/messages", { query: { ...wanted, from: sinceOf(span), preview: PREVIEW_CHARS, limit: LIMIT }, signal }),
     [wanted, span],
     wanted.cursor ? {} : { everySeconds: 5 },
   );
@@ -87,7 +93,7 @@ function Found() {
         </Card>
       ) : (
         <Empty title="No message matches">
-          {data.nextCursor ? <p><a href={location.pathname + spellQuery({ cursor: data.nextCursor })}>Search further back</a></p> : <p>{span ? "No message matches the filters." : "Nothing was pushed in the last hour; extend the period with the filter above."}</p>}
+          {data.nextCursor ? <p>Nothing matches since {moment(data.searchedTo)}. <a href={location.pathname + spellQuery({ cursor: data.nextCursor })}>Search further back</a></p> : <p>{span ? "No message matches the filters." : "Nothing was pushed in the last hour; extend the period with the filter above."}</p>}
         </Empty>
       ))}
     </>
@@ -96,6 +102,11 @@ function Found() {
 
 export function messageHref(message: { partitionId: string; id: string }): string {
   return hrefTo(["messages", message.partitionId, message.id]);
+}
+
+/** The beginning of a payload; what is encrypted has none. */
+export function PayloadLine({ text }: { text: string | null | undefined }) {
+  return text === null || text === undefined ? <span class="muted">–</span> : <span class="clip mono" title={text}>{text}</span>;
 }
 
 function MessageTable({ messages }: { messages: Listed[] }) {
@@ -108,6 +119,7 @@ function MessageTable({ messages }: { messages: Listed[] }) {
         { title: "Transaction id", cell: (message) => <a class="clip mono" href={messageHref(message)}>{message.transactionId}</a> },
         { title: "Queue", cell: (message) => <QueueLink name={message.queue} />, isWide: true },
         { title: "Partition", cell: (message) => <span class="clip">{message.partition}</span> },
+        { title: "Payload", cell: (message) => <PayloadLine text={message.preview} />, isWide: true },
         { title: "Status", cell: (message) => <Badge word={message.status} /> },
         { title: "Groups done", cell: (message) => message.busStatus.totalGroups ? `${message.busStatus.consumedBy} of ${message.busStatus.totalGroups}` : "–", isNumber: true },
         { title: "Pushed", cell: (message) => <When at={message.createdAt} /> },

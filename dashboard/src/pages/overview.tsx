@@ -2,7 +2,7 @@
 import { get } from "../api/client";
 import { PageHead, TimeRangeChoice, toneOf, type Tone } from "../parts";
 import { Empty, Failure } from "../parts/notes";
-import { Chart } from "../parts/plot";
+import { Chart, Charts } from "../parts/plot";
 import { useLoad } from "../state/loading";
 import { hrefTo } from "../state/place";
 import { latest } from "../state/pulse";
@@ -20,7 +20,7 @@ export function Overview() {
         <Failure error={error} />
         {data && <NeedsAttention attention={data} reload={reload} />}
         {data && <States counts={data.counts} />}
-        <Charts />
+        <Figures />
       </div>
     </>
   );
@@ -77,7 +77,7 @@ function States({ counts }: { counts: Attention["counts"] }) {
   );
 }
 
-function Charts() {
+function Figures() {
   const range = chosenRange();
   const { data, error } = useLoad((signal) => get("/api/v1/status", { query: spelledRange(range), signal }), [range.key], { everySeconds: 10 });
   const grid = data && gridOf(range, data.bucketMinutes, data.throughput, (point) => point.timestamp);
@@ -86,7 +86,7 @@ function Charts() {
   return (
     <>
       <Failure error={error} />
-      <div class="grid">
+      <Charts range={range}>
         <Chart {...common} title="Messages per second" unit={units.perSecond} nothing="No message was pushed or delivered in this time." lines={[
           { label: "In", colour: 1, values: of((point) => point.ingestedPerSecond, 0) },
           { label: "Out", colour: 2, values: of((point) => point.popPerSecond, 0) },
@@ -95,8 +95,8 @@ function Charts() {
           { label: "Average", colour: 3, values: of((point) => point.avgLagMs || null) },
           { label: "Worst", colour: 2, values: of((point) => point.maxLagMs || null) },
         ]} />
-      </div>
-      <Lag />
+        <div class="whole"><Lag /></div>
+      </Charts>
     </>
   );
 }

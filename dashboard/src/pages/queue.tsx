@@ -6,7 +6,7 @@ import { Badge, Card, PageHead, Stat, Table, Tabs, TimeRangeChoice, When } from 
 import { Confirm } from "../parts/dialog";
 import { TextFilter } from "../parts/fields";
 import { Failure, Missing } from "../parts/notes";
-import { Chart } from "../parts/plot";
+import { Chart, Charts } from "../parts/plot";
 import { VirtualList } from "../parts/virtual";
 import { useLoad } from "../state/loading";
 import { hrefTo, navigate, place } from "../state/place";
@@ -114,7 +114,7 @@ function Activity({ name }: { name: string }) {
     <div class="stack">
       <TimeRangeChoice />
       <Failure error={error} />
-      <div class="grid">
+      <Charts range={range}>
         <Chart {...common} title="Messages per second" unit={units.perSecond} nothing="No message was pushed or delivered in this time." lines={[
           { label: "In", colour: 1, values: of((point) => point.pushPerSecond, 0) },
           { label: "Out", colour: 2, values: of((point) => point.popPerSecond, 0) },
@@ -131,7 +131,7 @@ function Activity({ name }: { name: string }) {
           { label: "Dead letters", colour: 4, values: of((point) => point.deadLetters, 0) },
         ]} />
         <Chart {...common} title="Waiting polls" unit={units.whole} nothing="No consumer waited for messages in this time." lines={[{ label: "Parked", colour: 1, values: of((point) => point.parkedCount, 0) }]} />
-      </div>
+      </Charts>
     </div>
   );
 }

@@ -2,7 +2,7 @@
 import { get, type Schemas } from "../api/client";
 import { Badge, Card, PageHead, Stat, Table, TimeRangeChoice, toneOf, When } from "../parts";
 import { Failure } from "../parts/notes";
-import { Chart } from "../parts/plot";
+import { Chart, Charts } from "../parts/plot";
 import { useLoad } from "../state/loading";
 import { latest } from "../state/pulse";
 import { chosenRange, gridOf, spelledRange } from "../state/range";
@@ -86,7 +86,7 @@ function Usage() {
   return (
     <>
       <Failure error={error} />
-      <div class="grid">
+      <Charts range={range}>
         <Chart {...byWorker(({ cpu }) => ((cpu?.user_us?.avg ?? 0) + (cpu?.system_us?.avg ?? 0)) / 10_000)} title="CPU" note="of one core" nothing={nothing} unit={units.share} range={range} />
         <Chart {...byWorker(({ memory }) => memory?.rss_bytes?.last ?? null)} title="Memory" note="resident" nothing={nothing} unit={units.bytes} range={range} />
         <Chart title="Event loop lag" nothing={nothing} times={grid?.times} unit={units.millis} range={range} lines={[
@@ -103,7 +103,7 @@ function Usage() {
           { label: "Database", colour: 1, values: of((point) => point.dbErrors, 0) },
         ]} />
         <Workers workers={data?.workers.workers} />
-      </div>
+      </Charts>
     </>
   );
 }

@@ -6,14 +6,14 @@ import { follow } from "../api/events";
 import { Card, Table } from "../parts";
 import { Failure } from "../parts/notes";
 import { moment } from "../words";
-import { messageHref } from "./messages";
+import { messageHref, PayloadLine } from "./messages";
 
 type TailMessage = { id: string; queue: string; partition: string; partitionId: string; createdAt: string; transactionId?: string; data: unknown; error?: string };
 
 const KEPT = 200;
 const SHOW_EVERY_MS = 250;
 
-export function LiveTail({ queue, partition }: { queue: string; partition: string | null }) {
+export function LiveTail({ queue, partition, header, payload }: { queue: string; partition: string | null; header: string | null; payload: string | null }) {
   const [messages, setMessages] = useState<TailMessage[]>([]);
   const [isHeld, setHeld] = useState(false);
   const [state, setState] = useState("connecting");
@@ -21,6 +21,7 @@ export function LiveTail({ queue, partition }: { queue: string; partition: strin
 
   useEffect(() => {
     if (isHeld) return;
+    setError(null);
     let arrived: TailMessage[] = [];
     // Thousands a second arrive as a few paints a second.
     const painter = setInterval(() => {
@@ -29,7 +30,7 @@ export function LiveTail({ queue, partition }: { queue: string; partition: strin
       arrived = [];
       setMessages((before) => [...newest, ...before].slice(0, KEPT));
     }, SHOW_EVERY_MS);
-    const stop = follow(spellPath("/api/v1/stream/queue/{queue}/events", { queue }, { from: "now" }), {
+    const stop = follow(spellPath("/api/v1/stream/queue/{queue}/events", { queue }, { from: "now", header, payload }), {
       onState: setState,
       onRefused: setError,
       onEvent: ({ event, data }) => {
@@ -43,7 +44,7 @@ export function LiveTail({ queue, partition }: { queue: string; partition: strin
       stop();
       clearInterval(painter);
     };
-  }, [queue, partition, isHeld]);
+  }, [queue, partition, header, payload, isHeld]);
 
   return (
     <Card title={`Live: ${queue}`} note={isHeld ? "paused" : state}>
@@ -61,7 +62,7 @@ export function LiveTail({ queue, partition }: { queue: string; partition: strin
           { title: "Pushed", cell: (message) => moment(message.createdAt) },
           { title: "Partition", cell: (message) => <span class="clip">{message.partition}</span> },
           { title: "Transaction id", cell: (message) => <a class="clip mono" href={messageHref(message)}>{message.transactionId ?? message.id}</a> },
-          { title: "Payload", cell: (message) => <code>{message.error ?? JSON.stringify(message.data)?.slice(0, 300)}</code>, isWide: true },
+          { title: "Payload", cell: (message) => <PayloadLine text={message.error ?? JSON.stringify(message.data)?.slice(0, 300)} />, isWide: true },
         ]}
       />
     </Card>

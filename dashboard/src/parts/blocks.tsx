@@ -18,9 +18,9 @@ export function PageHead(props: { title: ComponentChildren; from?: [title: strin
   );
 }
 
-export function Card(props: { title?: string; note?: ComponentChildren; children: ComponentChildren }) {
+export function Card(props: { title?: string; id?: string; note?: ComponentChildren; children: ComponentChildren }) {
   return (
-    <section class="card" aria-label={props.title}>
+    <section class="card" id={props.id} aria-label={props.title}>
       {props.title && (
         <div class="card-head"><h2>{props.title}</h2>{props.note && <span class="muted small">{props.note}</span>}</div>
       )}
@@ -44,6 +44,7 @@ export function Stat(props: { label: string; value: string; note?: string | unde
 export type Tone = "good" | "warn" | "bad" | "info" | "plain";
 const TONES: Record<string, Tone> = {
   consuming: "good", lagging: "warn", stalled: "bad", "no-consumers": "bad", paused: "info", empty: "plain",
+  waiting: "warn", draining: "info",
   completed: "good", done: "good", running: "good", active: "good", processing: "warn",
   continued: "good", stopped: "warn", leased: "warn", retrying: "warn",
   healthy: "good", crowded: "warn", full: "bad", stuck: "bad",
@@ -77,8 +78,10 @@ export function Tabs({ name, tabs, current }: { name: string; tabs: [string, str
   );
 }
 
+/** What there is to say: a fact that has no value is left out. */
 export function Facts({ facts }: { facts: [string, ComponentChildren][] }) {
-  return <dl class="facts">{facts.map(([name, value]) => [<dt key={name}>{name}</dt>, <dd key={`${name}=`}>{value ?? "–"}</dd>])}</dl>;
+  const known = facts.filter(([, value]) => value !== null && value !== undefined && value !== "");
+  return <dl class="facts">{known.map(([name, value]) => [<dt key={name}>{name}</dt>, <dd key={`${name}=`}>{value}</dd>])}</dl>;
 }
 
 export function Progress({ share, label }: { share: number; label: string }) {

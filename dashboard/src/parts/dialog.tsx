@@ -4,11 +4,11 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { attempt } from "../state/toasts";
 import { Field } from "./field";
 
-export function Dialog(props: { title: string; onClose: () => void; children: ComponentChildren }) {
+export function Dialog(props: { title: string; isWide?: boolean | undefined; onClose: () => void; children: ComponentChildren }) {
   const dialog = useRef<HTMLDialogElement>(null);
   useEffect(() => dialog.current?.showModal(), []);
   return (
-    <dialog ref={dialog} aria-label={props.title} onClose={props.onClose} onClick={(event) => event.target === dialog.current && props.onClose()}>
+    <dialog ref={dialog} class={props.isWide ? "broad" : undefined} aria-label={props.title} onClose={props.onClose} onClick={(event) => event.target === dialog.current && props.onClose()}>
       <div class="dialog-head"><h2>{props.title}</h2><button type="button" class="close" aria-label="Close" onClick={props.onClose}>✕</button></div>
       <div class="dialog-body">{props.children}</div>
     </dialog>
@@ -20,13 +20,16 @@ export function Confirm(props: {
   title: string;
   verb: string;
   typed?: string;
+  isWide?: boolean;
+  isReady?: boolean;
+  isSafe?: boolean;
   onClose: () => void;
   work: () => Promise<string | void>;
   children: ComponentChildren;
 }) {
   const [text, setText] = useState("");
   const [isBusy, setBusy] = useState(false);
-  const isReady = !isBusy && (props.typed === undefined || text === props.typed);
+  const isReady = !isBusy && props.isReady !== false && (props.typed === undefined || text === props.typed);
   const run = async (event: Event) => {
     event.preventDefault();
     if (!isReady) return;
@@ -35,7 +38,7 @@ export function Confirm(props: {
     else setBusy(false);
   };
   return (
-    <Dialog title={props.title} onClose={props.onClose}>
+    <Dialog title={props.title} isWide={props.isWide} onClose={props.onClose}>
       <form class="form" onSubmit={run}>
         <div>{props.children}</div>
         {props.typed !== undefined && (
@@ -43,7 +46,7 @@ export function Confirm(props: {
         )}
         <div class="row end">
           <button type="button" onClick={props.onClose}>Cancel</button>
-          <button class="danger" disabled={!isReady}>{props.verb}</button>
+          <button class={props.isSafe ? "primary" : "danger"} disabled={!isReady}>{props.verb}</button>
         </div>
       </form>
     </Dialog>

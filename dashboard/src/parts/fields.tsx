@@ -1,6 +1,7 @@
 // Fields whose value is in the address.
+import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { place, setQuery } from "../state/place";
+import { place, setQuery, spellQuery } from "../state/place";
 import { Field } from "./field";
 
 const SETTLE_MS = 300;
@@ -34,6 +35,18 @@ export function ChoiceFilter(props: { label: string; name: string; choices: [str
     <Field label={props.label}><select value={place.value.query.get(props.name) ?? ""} onChange={(event) => setQuery({ [props.name]: event.currentTarget.value || null, page: null })}>
         {props.choices.map(([value, title]) => <option key={value} value={value}>{title}</option>)}
       </select></Field>
+  );
+}
+
+/** Few choices side by side, one click each; the first is what holds without a choice. */
+export function Choices(props: { label: string; name: string; choices: [string, ComponentChildren][] }) {
+  const current = place.value.query.get(props.name) ?? "";
+  return (
+    <nav class="choice" aria-label={props.label}>
+      {props.choices.map(([value, title]) => (
+        <a key={value} href={location.pathname + spellQuery({ [props.name]: value || null, page: null, after: null })} aria-current={value === current ? "true" : undefined}>{title}</a>
+      ))}
+    </nav>
   );
 }
 

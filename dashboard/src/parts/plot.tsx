@@ -1,9 +1,12 @@
 // Lines over time, by uPlot: a legend with the last values in the head, a tip at the cursor, and zoom
 // by dragging, which moves all charts.
-import { useEffect, useRef } from "preact/hooks";
+import { createContext, type ComponentChildren } from "preact";
+import { useContext, useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
-import { zoomTo, type Range } from "../state/range";
+import { get } from "../api/client";
+import { useLoad } from "../state/loading";
+import { spelledRange, zoomTo, type Range } from "../state/range";
 import { paletteVersion } from "../state/theme";
 import { moment, tick, type Unit } from "../words";
 
@@ -13,12 +16,20 @@ export type Line = {
   colour: 1 | 2 | 3 | 4;
 };
 /** Something that happened, drawn as a thin line. */
-export type Mark = { at: number; label: string };
+type Mark = { at: number; label: string };
+const Marks = createContext<Mark[]>([]);
 
 const HEIGHT_PX = 176;
 const DAY_S = 86_400;
 const ZOOM_PX = 8;
 const MARK_PX = 6;
+
+/** The charts of a page: all show when brokers were deployed, started, stopped or lost. */
+export function Charts({ range, children }: { range: Range; children: ComponentChildren }) {
+  const { data } = useLoad((signal) => get("/api/v1/analytics/markers", { query: spelledRange(range), signal }), [range.key], { everySeconds: 30 });
+  const marks = data?.markers.map(({ at, text, instance }) => ({ at: Date.parse(at) / 1000, label: `${text} · ${instance}` })) ?? [];
+  return <Marks.Provider value={marks}><div class="grid">{children}</div></Marks.Provider>;
+}
 
 /** `times` is undefined until they are loaded; `nothing` says why there is nothing to draw. */
 export function Chart(props: {
@@ -29,8 +40,8 @@ export function Chart(props: {
   lines: Line[];
   unit: Unit;
   range: Range;
-  marks?: Mark[];
 }) {
+  const marks = useContext(Marks);
   const isEmpty = !props.lines.some((line) => line.values.some((value) => value !== null && value !== 0));
   const lastOf = (line: Line) => line.values.findLast((value) => value !== null);
   return (
@@ -48,12 +59,12 @@ export function Chart(props: {
       </div>
       {props.times === undefined ? <div class="plot-empty">Loading</div>
         : isEmpty ? <div class="plot-empty">{props.nothing}</div>
-        : <Plot {...props} times={props.times} />}
+        : <Plot {...props} times={props.times} marks={marks} />}
     </section>
   );
 }
 
-function Plot(props: { title: string; times: number[]; lines: Line[]; unit: Unit; range: Range; marks?: Mark[] }) {
+function Plot(props: { title: string; times: number[]; lines: Line[]; unit: Unit; range: Range; marks: Mark[] }) {
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   const now = useRef(props);
@@ -72,6 +83,7 @@ function Plot(props: { title: string; times: number[]; lines: Line[]; unit: Unit
       {
         width: holder.clientWidth,
         height: HEIGHT_PX,
+        padding: [10, 12, 0, 0],
         legend: { show: false },
         cursor: { drag: { x: true, y: false, setScale: false }, sync: { key: "time" }, y: false, points: { size: 6 } },
         scales: {
@@ -92,7 +104,7 @@ function Plot(props: { title: string; times: number[]; lines: Line[]; unit: Unit
           })),
         ],
         hooks: {
-          draw: [(drawn) => drawMarks(drawn, now.current.marks ?? [], markColour)],
+          draw: [(drawn) => drawMarks(drawn, now.current.marks, markColour)],
           setCursor: [(drawn) => tip.follow(drawn, now.current)],
           setSelect: [(drawn) => {
             const { left, width } = drawn.select;
@@ -116,7 +128,7 @@ function Plot(props: { title: string; times: number[]; lines: Line[]; unit: Unit
   }, [shape, palette]);
 
   useEffect(() => plot.current?.setData(data), [data]);
-  return <div class="plot" ref={box} role="img" aria-label={describe(props.title, props.lines, props.unit)} />;
+  return <div class="plot" ref={box} role="img" aria-label={describe(props)} />;
 }
 
 /** What is under the cursor, beside it. Made by hand: it follows the mouse. */
@@ -129,14 +141,14 @@ class Tip {
     holder.append(this.element);
   }
 
-  follow(drawn: uPlot, shown: { lines: Line[]; unit: Unit; marks?: Mark[] }): void {
+  follow(drawn: uPlot, shown: { lines: Line[]; unit: Unit; marks: Mark[] }): void {
     const { idx, left } = drawn.cursor;
     // The cursors of all charts move together; only the one under the mouse speaks.
     const isHere = drawn.over.matches(":hover");
     const time = idx === null || idx === undefined ? undefined : drawn.data[0][idx];
     this.element.hidden = !isHere || time === undefined || left === undefined || left < 0;
     if (this.element.hidden || time === undefined || left === undefined) return;
-    const near = (shown.marks ?? []).filter((mark) => Math.abs(drawn.valToPos(mark.at, "x") - left) <= MARK_PX);
+    const near = shown.marks.filter((mark) => Math.abs(drawn.valToPos(mark.at, "x") - left) <= MARK_PX);
     this.element.replaceChildren(
       row(moment(new Date(time * 1000).toISOString()).slice(5)),
       ...shown.lines.map((line) => {
@@ -225,11 +237,11 @@ function faded(colour: string): string {
 }
 
 /** Describe the lines in words for screen readers. */
-function describe(label: string, lines: Line[], unit: Unit): string {
+function describe({ title, lines, unit, marks }: { title: string; lines: Line[]; unit: Unit; marks: Mark[] }): string {
   const told = lines.map((line) => {
     const known = line.values.filter((value): value is number => value !== null);
     const last = known.at(-1);
     return last === undefined ? `${line.label}: nothing` : `${line.label}: last ${unit.spell(last)}, highest ${unit.spell(Math.max(...known))}`;
   });
-  return `${label}. ${told.join("; ")}`;
+  return [title, told.join("; "), ...marks.map((mark) => mark.label)].join(". ");
 }

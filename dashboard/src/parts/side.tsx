@@ -36,7 +36,7 @@ export function Side({ current }: { current: string }) {
         <Pulse />
         <Account />
         <ThemeChoice />
-        <a href="/docs">HTTP API</a>
+        <div class="row"><a href="/docs">HTTP API</a><span class="muted hint"><kbd>?</kbd> keys</span></div>
       </div>
     </header>
   );

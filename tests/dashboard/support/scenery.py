@@ -14,8 +14,27 @@ BACKLOG = 4_200
 LEDGER_ERRORS = (
     "the ledger did not answer within 30 s",
     "account {} is closed",
-    "ConnectionResetError: [Errno 104] Connection reset by peer (ledger.internal:5432)",
+    """Traceback (most recent call last):
+  File "/app/.venv/lib/python3.12/site-packages/skep/client/consumer.py", line 214, in _handle
+    await self._handler(message)
+  File "/app/billing/ledger.py", line 88, in book
+    entry = await ledger.append(account, amount)
+  File "/app/billing/ledger.py", line 31, in append
+    return await self._connection.call("append", account, amount)
+ConnectionResetError: [Errno 104] Connection reset by peer (ledger.internal:5432)
+""",
 )
+AGE_SEGMENTS = """
+update skep.segment s
+set created_at = s.created_at - make_interval(secs => $2 + $3 * r.share ^ 2)
+from (
+  select s.partition_id, s.first,
+         percent_rank() over (order by s.xid desc, s.partition_id desc, s.first desc) as share
+  from skep.segment s join skep.queue q on q.id = s.queue_id where q.name = $1
+) r
+where (r.partition_id, r.first) = (s.partition_id, s.first)
+"""
+"""What was written first is the oldest."""
 AGE = """
 update skep.{table} t set {column} = t.{column} - make_interval(secs => $2 + $3 * random() ^ 3)
 from skep.queue q where q.id = t.queue_id and q.name = $1
@@ -37,7 +56,10 @@ set polled_at = excluded.polled_at, expected_from = excluded.expected_from,
 async def fill(broker, client):
     """Push, deliver, fail, trace and register, in small amounts; then give it all a past."""
     for since in range(0, BACKLOG, 600):
-        await client.push(*(_order("orders", n, 48) for n in range(since + 1000, since + 1600)))
+        # Customers come one after the other: partitions are behind for different times.
+        customers = 12 + since // 100
+        numbers = range(since + 1000, since + 1600)
+        await client.push(*(_order("orders", n, customers) for n in numbers))
     for queue in QUEUES:
         await client.push(*(_order(queue, n, 48) for n in range(120)))
     for group, partitions in (("billing", 64), ("search-index", 20)):
@@ -84,10 +106,13 @@ async def _grow_old(sql):
     """Let what is stored have been there for a while, and consumers be as they are."""
     ages = {"orders": (5, 1200), "invoices": (1200, 1500), "mail.outgoing": (3600, 4200)}
     for queue, age in ages.items():
-        for table, column in (("segment", "created_at"), ("cursor", "available_at")):
-            await sql.execute(AGE.format(table=table, column=column), queue, *age)
+        await sql.execute(AGE_SEGMENTS, queue, *age)
+        await sql.execute(AGE.format(table="cursor", column="available_at"), queue, *age)
     await sql.execute(AGE.format(table="dead_letter", column="failed_at"), "invoices", 60, 10_000)
-    await sql.execute("update skep.consumer_group set first_polled_at = now() - interval '1 day'")
+    await sql.execute(
+        "update skep.consumer_group set first_polled_at = now() - interval '1 day'"
+        " where first_polled_at is not null"
+    )
     for queue, group, *seen in (
         ("orders", "billing", "2 s", "2 s", None),
         ("orders", "search-index", "1 s", "3 s", None),
@@ -189,6 +214,13 @@ async def _let_some_die(client):
         await client.ack_batch(
             ack_item(message, "failed", {"error": error}), consumerGroup="ledger"
         )
+
+
+async def fail_all(client, queue, *, group, error):
+    """Deliver everything and refuse it until it is dead."""
+    await client.configure(queue, retryLimit=0)
+    for message in await client.pop(queue, consumerGroup=group, batch=100, partitions=10):
+        await client.ack_batch(ack_item(message, "failed", {"error": error}), consumerGroup=group)
 
 
 def trace_of(message):

@@ -45,6 +45,13 @@ class Stage:
     async def click(self, name, *, role="button", exact=True):
         await self.page.get_by_role(role, name=name, exact=exact).first.click()
 
+    async def count_clicks(self):
+        """Count what a person clicks from now on, until the page is loaded anew."""
+        await self.page.evaluate(
+            "() => { window.clicks = 0; addEventListener('click', () => window.clicks++, true); }"
+        )
+        return lambda: self.page.evaluate("window.clicks")
+
     async def fill(self, label, text):
         await self.page.get_by_label(label, exact=True).first.fill(text)
 

@@ -51,6 +51,11 @@ async def polish(ctx: Ctx[str, str]) -> str:
     return "shiny"
 
 
+@workshop.job("assemble")
+async def assemble(ctx: Ctx[str, str]) -> str:
+    return f"a {ctx.input}"
+
+
 @asynccontextmanager
 async def working(broker, client):
     """A worker that runs these jobs while the block does; yields a way to ask the routes."""
@@ -63,6 +68,22 @@ async def build(ask, colour):
     """Start a bicycle that waits for its wheels; return the id of its chain."""
     wheels = await ask.start("fetch wheels", colour)
     return await ask.start("weld", colour, blockers=[wheels], key=f"bicycle-{colour}")
+
+
+async def fail_an_order(ask, order):
+    """Fail a chain through one of the parts that were made at the same time; return its id."""
+    for job in ("wheels", "weld", "paint"):
+        doors.open(f"{job} tandem")
+    parts = [
+        await ask.start("fetch wheels", "tandem"),
+        await ask.start("weld", "tandem"),
+        await ask.start("polish", f"the bell of {order}", maxAttempts=2),
+    ]
+    chain_id = await ask.start(
+        "assemble", "tandem", blockers=parts, onBlockerFailure="fail", key=order
+    )
+    assert (await ask.result(chain_id))["state"] == "failed"
+    return chain_id
 
 
 async def until_at(ask, chain_id, job):
@@ -81,7 +102,7 @@ async def fill_workshop(broker, client):
             for job in ("wheels", "weld", "paint"):
                 doors.open(f"{job} {colour}")
             await ask.result(await build(ask, colour))
-        await ask.result(await ask.start("polish", "the bell", maxAttempts=2))
+        await fail_an_order(ask, "order-48097")
         for job in ("wheels", "weld"):
             doors.open(f"{job} yellow")
         await until_at(ask, await build(ask, "yellow"), "paint")
