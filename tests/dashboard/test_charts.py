@@ -119,6 +119,8 @@ async def test_the_keyboard_searches_goes_to_pages_and_helps(open_page, broker, 
     [
         ("/queues/no-such", "Queue not found"),
         ("/groups/no-such/neither", "Consumer group not found"),
+        ("/pipelines/no-such", "Pipeline not found"),
+        ("/chains/00000000-0000-7000-8000-000000000000", "Chain not found"),
         ("/no-such", "Page not found"),
         ("/settings/no-such", "Page not found"),
         ("/groups/only-a-group", "Page not found"),

@@ -7,11 +7,12 @@ import os
 from urllib.parse import quote
 
 import pytest
+from playwright.async_api import expect
 
 from tests.api.support.job_calls import Asking
 from tests.dashboard.support.browser import DASHBOARD, install_packages
 from tests.dashboard.support.lake import run_pipeline
-from tests.dashboard.support.scenery import message_page
+from tests.dashboard.support.scenery import fail_all, message_page
 from tests.tidy.tree import ROOT
 
 UNPICTURED = ("failed-chain",)
@@ -54,6 +55,7 @@ new Promise(resolve => new PerformanceObserver(list => {
 }).observe({ type: "paint", buffered: true }))
 """
 """The text may stand in the document a moment before it is painted."""
+BEYOND = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 LOADS = 5
 """How often a page may try to be quick: others may want the processors just then."""
 HOSTILE = "<script>window.hacked=1</script><img src=x onerror=window.hacked=1>"
@@ -121,16 +123,46 @@ async def take_picture(stage, name):
 
 async def test_pages_fit_on_a_phone(open_page, shown_broker, filled):
     stage = await open_page(shown_broker, "/", size="phone")
-    beyond = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
     too_wide = []
     async for name in visit_pages(stage, filled):
-        if await stage.page.evaluate(beyond) > 0:
+        if await stage.page.evaluate(BEYOND) > 0:
             too_wide.append(name)
         if os.environ.get("SKEP_WRITE_SCREENSHOTS"):
             await take_picture(stage, f"{name}-phone")
 
     assert too_wide == []
+
+
+async def test_words_without_end_stay_within_the_page(open_page, broker, client, queue):
+    word = "endless" * 400
+    await client.push(
+        {"queue": queue, "payload": {word: word}, "headers": {"x-note": word}},
+        {"queue": queue, "payload": "waits", "transactionId": word[:250]},
+    )
+    await fail_all(client, queue, group="g" * 100, error=f"{word}\n{word}")
+    ask = Asking(client)
+    chain_id = await ask.start(word[:250], {word: word}, key=word[:900])
+    await ask("POST", f"/chains/{chain_id}/fail", {"error": f"{word}\n{word}"})
+    pages = {
+        f"/messages?queue={queue}": "dead letter",
+        await message_page(client, queue): "Timeline",
+        f"/dead-letters?queue={queue}": "2 dead letters",
+        "/chains": "endless",
+        f"/chains/{chain_id}": "Why it failed",
+    }
+    for size in ("phone", "desk"):
+        stage = await open_page(broker, "/settings", size=size)
+        for path, text in pages.items():
+            await stage.go(path)
+            await stage.sees(text)
+            assert await stage.page.evaluate(BEYOND) <= 0, (size, path)
+        await stage.go(f"/dead-letters?queue={queue}")
+        letters = stage.page.get_by_role("table", name="Dead letters", exact=True)
+        await letters.get_by_role("button").first.click()
+        dialog = stage.page.get_by_role("dialog")
+        await expect(dialog.get_by_role("region", name="Payload")).to_be_visible()
+        assert await dialog.evaluate("box => box.scrollWidth - box.clientWidth") <= 0, size
 
 
 async def test_the_first_content_is_there_within_a_second(open_page, shown_broker, filled):

@@ -7,6 +7,7 @@ import { Badge, Card, PageHead, QueueLink, Stat, Table, toneOf, When } from "../
 import { Confirm } from "../parts/dialog";
 import { ChoiceFilter } from "../parts/fields";
 import { Failure } from "../parts/notes";
+import { ErrorLine } from "../parts/trouble";
 import { useLoad } from "../state/loading";
 import { place, spellQuery } from "../state/place";
 import { hasRole, may } from "../state/session";
@@ -126,7 +127,7 @@ function OperationList({ page, reload }: { page: Page; reload: () => void }) {
           { title: "Items", cell: (operation) => count(operation.itemCount), isNumber: true },
           { title: "Retries", cell: (operation) => count(operation.retries), isNumber: true },
           { title: "Accepted", cell: (operation) => <When at={operation.createdAt} /> },
-          { title: "Error", cell: (operation) => operation.error ?? "", isWide: true },
+          { title: "Error", cell: (operation) => <ErrorLine error={operation.error} />, isWide: true },
           { title: "", cell: (operation) => <OperationActions operation={operation} reload={reload} /> },
         ]}
       />

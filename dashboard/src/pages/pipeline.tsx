@@ -5,7 +5,8 @@ import { get, type Schemas } from "../api/client";
 import { Card, Facts, PageHead, Stat, When } from "../parts";
 import { Confirm } from "../parts/dialog";
 import { Payload } from "../parts/json";
-import { Failure } from "../parts/notes";
+import { Failure, Missing } from "../parts/notes";
+import { ErrorText } from "../parts/trouble";
 import { useLoad } from "../state/loading";
 import { may } from "../state/session";
 import { count, millis, moment, rate, seconds } from "../words";
@@ -15,14 +16,15 @@ type Pipeline = Schemas["PipelineDetail"];
 
 export function PipelinePage({ name }: { name: string }) {
   const { data, error, reload } = useLoad((signal) => get("/api/v1/pipelines/{name}", { names: { name }, signal }), [name], { everySeconds: 2 });
+  if (error?.status === 404) return <Missing what="Pipeline">No pipeline is named <strong class="wrap">{name}</strong>. <a href="/pipelines">All pipelines</a></Missing>;
   return (
     <>
-      <PageHead title={name}>{data?.isAlive && !data.isStopping && <Stop name={name} reload={reload} />}</PageHead>
+      <PageHead from={["Pipelines", "/pipelines"]} title={name} state={data && <PipelineState pipeline={data} />}>{data?.isAlive && !data.isStopping && <Stop name={name} reload={reload} />}</PageHead>
       <div class="stack">
         <Failure error={error} />
         {data && (
           <>
-            {data.lastError && <div class="note note-bad wrap">{data.lastError}</div>}
+            {data.lastError && <Card title="Last error"><ErrorText error={data.lastError} isOpen={data.state === "failed"} /></Card>}
             <Figures pipeline={data} />
             <Batches batches={data.recent} />
             <div class="grid">

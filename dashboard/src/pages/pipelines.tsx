@@ -3,6 +3,7 @@ import { get, type Schemas } from "../api/client";
 import { Badge, Card, PageHead, QueueLink, Table, Tabs, When } from "../parts";
 import { currentPage, Pager } from "../parts/fields";
 import { Empty, Failure } from "../parts/notes";
+import { ErrorLine } from "../parts/trouble";
 import { useLoad } from "../state/loading";
 import { hrefTo, place } from "../state/place";
 import { count, millis, rate, seconds } from "../words";
@@ -81,7 +82,7 @@ function PipelineTable({ pipelines }: { pipelines: Pipeline[] }) {
         { title: "Messages per second", cell: (pipeline) => rate(pipeline.messagesPerSecond), isNumber: true },
         { title: "Read by this run", cell: (pipeline) => count(pipeline.messages), isNumber: true },
         { title: "Last heartbeat", cell: (pipeline) => <When at={pipeline.reportedAt} /> },
-        { title: "Last error", cell: (pipeline) => pipeline.lastError, isWide: true },
+        { title: "Last error", cell: (pipeline) => <ErrorLine error={pipeline.lastError} />, isWide: true },
       ]}
     />
   );

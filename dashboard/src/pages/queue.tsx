@@ -31,7 +31,7 @@ export function QueuePage({ name }: { name: string }) {
   if (error?.status === 404) return <Missing what="Queue">No queue is named <strong class="wrap">{name}</strong>. <a href="/queues">All queues</a></Missing>;
   return (
     <>
-      <PageHead from={["Queues", "/queues"]} title={name} state={data && <Badge word={data.isPaused ? "paused" : "open"} tone={data.isPaused ? "info" : "good"} />}>{data && <Actions queue={data} reload={reload} />}</PageHead>
+      <PageHead from={["Queues", "/queues"]} title={name} state={data?.isPaused && <Badge word="paused" />}>{data && <Actions queue={data} reload={reload} />}</PageHead>
       <div class="stack">
         <Failure error={error} />
         <Concerns isAbout={(item) => item.queue === name} reload={reload} />
