@@ -6,6 +6,7 @@ import pytest
 from playwright.async_api import expect
 
 from tests.dashboard.support.history import Activity, Worker
+from tests.dashboard.test_looks import serious_issues
 
 
 @pytest.fixture
@@ -110,6 +111,7 @@ async def test_the_keyboard_searches_goes_to_pages_and_helps(open_page, broker, 
     await press("?")
     dialog = stage.page.get_by_role("dialog", name="Keyboard")
     await expect(dialog).to_contain_text("g qQueues")
+    assert await serious_issues(stage) == []
     await press("Escape")
     await expect(dialog).to_have_count(0)
 

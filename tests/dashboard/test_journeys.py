@@ -10,6 +10,7 @@ import pytest
 from playwright.async_api import expect
 
 from tests.dashboard.support.scenery import fail_all
+from tests.dashboard.test_looks import serious_issues
 from tests.sql.support.waiting import eventually
 
 SECRET = "a secret of the tests that is long enough"
@@ -121,6 +122,7 @@ async def test_dead_letters_are_grouped_and_redriven(open_page, broker, client, 
     dialog = stage.page.get_by_role("dialog")
     await expect(dialog).to_contain_text(f"5 of {queue}, failed by group g")
     await expect(dialog.get_by_label("Delivered to")).to_have_value("failed")
+    assert await serious_issues(stage) == []
     await stage.click("Push 5 again")
 
     await stage.sees("5 of 5 pushed again")
@@ -154,6 +156,7 @@ async def test_a_dead_letter_shows_payload_and_error_side_by_side(open_page, bro
     await expect(error.locator("pre span:not(.foreign)")).to_have_count(4)
     payload = dialog.get_by_role("region", name="Payload")
     await expect(payload).to_contain_text("A-7")
+    assert await serious_issues(stage) == []
     left, right = await error.bounding_box(), await payload.bounding_box()
     assert (left["y"], left["x"] < right["x"]) == (right["y"], True)
 
