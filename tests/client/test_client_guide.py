@@ -60,6 +60,12 @@ def test_the_example_of_both_sides_runs(broker):
     assert len(printed) >= 13
 
 
+def test_the_example_of_a_typed_table_runs(broker, tmp_path):
+    printed = run_example("typed_table.py", broker.url, broker.database_url, str(tmp_path))
+
+    assert printed == "in the lake: [(3, 60.5)]\nin both: [('north', 40.0), ('south', 60.5)]\n"
+
+
 def test_the_example_of_a_worker_runs(broker):
     run_example("push_and_consume.py", broker.url)
 

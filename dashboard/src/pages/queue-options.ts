@@ -35,6 +35,7 @@ const wordings: Record<OptionName, Wording> = {
   maxWaitTimeSeconds: number("Evict unread after", "Seconds after which an unread message may be evicted. 0: never."),
   archiveAfterSeconds: number("Archive after", "Seconds after which messages may be copied to the archive. 0: never."),
   archiveBeforeDelete: toggle("Archive before deleting", "Retention deletes only what is in the archive."),
+  lakeTable: choice("Table of the archive", "Raw: the table of all queues. Typed: a table of its own, with a column for each property of the JSON Schema.", ["raw", "typed"]),
   maxSize: number("Maximum size", "Messages that may wait for the slowest group. 0: no limit."),
   overflow: choice("When full", "Reject answers 429; drop_oldest deletes the oldest.", ["reject", "drop_oldest"]),
   deferral: choice("Under overload", "Which requests are answered with 202 and wait in the operation queue.", ["asked", "always", "never"]),
@@ -47,7 +48,7 @@ const wordings: Record<OptionName, Wording> = {
 const topics: [string, OptionName[]][] = [
   ["Delivery", ["leaseTime", "ackMode", "priority", "delayedProcessing", "windowBuffer", "ttl"]],
   ["Failures", ["retryLimit", "retryDelay", "retryDelayMax", "maxDeliveries", "deadLetterQueue", "dlqAfterMaxRetries"]],
-  ["Retention", ["retentionEnabled", "retentionSeconds", "completedRetentionSeconds", "maxWaitTimeSeconds", "archiveAfterSeconds", "archiveBeforeDelete"]],
+  ["Retention", ["retentionEnabled", "retentionSeconds", "completedRetentionSeconds", "maxWaitTimeSeconds", "archiveAfterSeconds", "archiveBeforeDelete", "lakeTable"]],
   ["Admission", ["maxSize", "overflow", "deferral", "dedupWindowSeconds", "encryptionEnabled", "strict", "jsonSchema"]],
 ];
 

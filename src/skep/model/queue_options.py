@@ -12,6 +12,7 @@ from msgspec import UNSET, Meta, UnsetType
 AckMode: TypeAlias = Literal["cumulative", "individual"]
 Overflow: TypeAlias = Literal["reject", "drop_oldest"]
 Deferral: TypeAlias = Literal["asked", "always", "never"]
+LakeTable: TypeAlias = Literal["raw", "typed"]
 
 
 class QueueOptions(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
@@ -126,6 +127,13 @@ class QueueOptions(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
             description="With an archive: nothing is deleted, by whatever rule, before it is there."
         ),
     ] = False
+    lake_table: Annotated[
+        LakeTable,
+        Meta(
+            description="Where the archive puts messages: `raw` in the table of all queues, "
+            "`typed` in a table of its own, with a column for each property of `jsonSchema`."
+        ),
+    ] = "raw"
     deferral: Annotated[
         Deferral,
         Meta(

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from skep.spark.pipelines.pipeline import Every, InvalidPipeline, Pipeline, Sink, Source, Window
     from skep.spark.pipelines.run import PipelineRun, RunPlan
     from skep.spark.runtime.session import spark_session
+    from skep.spark.source.arrow_reader import open_queue
 
 __all__ = [
     "Every",
@@ -31,6 +32,7 @@ __all__ = [
     "Source",
     "Window",
     "load_pipeline",
+    "open_queue",
     "parse_pipeline",
     "spark_session",
 ]
@@ -39,6 +41,7 @@ _HOMES: Final = {
     "PipelineRun": "pipelines.run",
     "RunPlan": "pipelines.run",
     "load_pipeline": "pipelines.files",
+    "open_queue": "source.arrow_reader",
     "parse_pipeline": "pipelines.files",
     "spark_session": "runtime.session",
 }

@@ -28,6 +28,7 @@ DEFAULTS = {
     "jsonSchema": None,
     "archiveAfterSeconds": 0,
     "archiveBeforeDelete": False,
+    "lakeTable": "raw",
     "deferral": "asked",
     "strict": False,
 }
@@ -103,7 +104,7 @@ async def test_every_option_can_be_set(client, queue):
         if isinstance(default, int)
     }
     chosen |= {"ackMode": "individual", "overflow": "drop_oldest", "jsonSchema": SCHEMA}
-    chosen |= {"encryptionEnabled": False, "deferral": "never"}
+    chosen |= {"encryptionEnabled": False, "deferral": "never", "lakeTable": "typed"}
 
     assert (await client.configure(queue, **chosen))["options"] == chosen
 

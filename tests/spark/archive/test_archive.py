@@ -20,7 +20,8 @@ from skep.spark.archive.archiver import (
 from skep.spark.archive.copy_task import AttemptIsOver, copy_split
 from skep.spark.archive.lake import LOCK, WrongWarehouse, all_data_files
 from skep.spark.runtime.postgres import forget_connections
-from tests.spark.support.archives import Shop, files_below, run_here
+from skep.spark.runtime.tasks import run_here
+from tests.spark.support.archives import Shop, files_below
 from tests.spark.support.logs import envelope
 
 KEY = "2b" * 32

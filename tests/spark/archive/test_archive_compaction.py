@@ -16,7 +16,8 @@ from skep.spark.archive.lake import LOCK_TABLE
 from skep.spark.archive.schema import ARROW_SCHEMA, parquet
 from skep.spark.archive.storage import Storage
 from skep.spark.runtime.postgres import forget_connections
-from tests.spark.support.archives import Shop, files_below, payloads_of, run_here, run_tasks
+from skep.spark.runtime.tasks import run_here
+from tests.spark.support.archives import Shop, files_below, payloads_of, run_tasks
 from tests.spark.support.logs import envelope, segments
 
 LATER = timedelta(days=4)

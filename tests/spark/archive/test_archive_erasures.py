@@ -13,7 +13,8 @@ from skep.model.errors import Refused
 from skep.spark.archive.compaction import CompactionPlan, compact_lake
 from skep.spark.archive.erasures import UnreadableErasure, planned_files
 from skep.spark.runtime.postgres import forget_connections
-from tests.spark.support.archives import Shop, files_below, run_here
+from skep.spark.runtime.tasks import run_here
+from tests.spark.support.archives import Shop, files_below
 from tests.spark.support.deletes import delete_by_position, delete_by_value
 from tests.spark.support.queries import Query
 

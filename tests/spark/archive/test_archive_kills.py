@@ -13,7 +13,7 @@ ARCHIVE = """
 import os, signal, sys
 from skep.spark.archive.archiver import Archiver, ArchivePlan
 from skep.spark.archive.lake import Lake
-from tests.spark.support.archives import run_here
+from skep.spark.runtime.tasks import run_here
 
 url, warehouse, step = sys.argv[1:]
 

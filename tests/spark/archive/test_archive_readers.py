@@ -7,7 +7,8 @@ import polars
 import pytest
 
 from skep.spark.archive.compaction import CompactionPlan, compact_lake
-from tests.spark.support.archives import Shop, run_here
+from skep.spark.runtime.tasks import run_here
+from tests.spark.support.archives import Shop
 
 
 @pytest.fixture

@@ -19,8 +19,8 @@ from skep.model.errors import Unavailable
 from skep.spark.archive.archiver import ArchiveBusy, ArchivePlan, Archiver, archive_repeatedly
 from skep.spark.archive.lake import Lake, explained
 from skep.spark.runtime.postgres import forget_connections
-from skep.spark.runtime.tasks import TaskFailed
-from tests.spark.support.archives import Shop, run_here
+from skep.spark.runtime.tasks import TaskFailed, run_here
+from tests.spark.support.archives import Shop
 from tests.spark.support.logs import Writer
 
 DEADLINE_S = 120

@@ -15,7 +15,8 @@ from skep.spark.archive.storage import (
     warehouse_address,
 )
 from skep.spark.runtime.postgres import forget_connections
-from tests.spark.support.archives import Shop, payloads_of, run_here, run_tasks
+from skep.spark.runtime.tasks import run_here
+from tests.spark.support.archives import Shop, payloads_of, run_tasks
 
 
 @pytest.fixture(scope="module")

@@ -12,19 +12,11 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from skep.spark.archive.archiver import ArchivePlan, Archiver
 from skep.spark.archive.lake import Lake
+from skep.spark.runtime.tasks import run_here
 from skep.spark.source.readers import SkepReader
 
 SCHEMA = StructType([StructField("payload", StringType()), StructField("offset", LongType())])
 HOUR_S = 3600
-
-
-def run_here(tasks, work, on_progress):
-    """Run the tasks of an archive one after the other, in this process."""
-    results = []
-    for task in tasks:
-        results.append(work(task))
-        on_progress(results[-1].messages, results[-1].bytes)
-    return results
 
 
 class Shop:

@@ -60,9 +60,9 @@ class _AddDeletes(_FastAppendFiles):
             self._added_data_files = added
 
 
-def delete_by_position(lake, payload, **columns):
+def delete_by_position(lake, payload, table=None, **columns):
     """Delete the rows with a payload as Trino and Spark do: by their positions in their files."""
-    table = lake.table()
+    table = table or lake.table()
     for file in (each.file for each in planned_files(table)):
         with lake.storage.read(file.file_path) as opened:
             payloads = parquet.read_table(opened)["payload"].to_pylist()
@@ -70,7 +70,7 @@ def delete_by_position(lake, payload, **columns):
         if places:
             rows = pa.table({"file_path": [file.file_path] * len(places), "pos": places})
             _add(lake, table, file, rows, DataFileContent.POSITION_DELETES, **columns)
-            table = lake.table()
+            table = lake.catalog.load_table(table.name())
 
 
 def delete_by_value(lake, queue, **values):

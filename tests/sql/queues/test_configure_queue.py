@@ -56,7 +56,7 @@ async def test_every_option_can_be_set(log):
         "max_wait_time_s": 10, "dedup_window_s": 11, "max_deliveries": 12,
         "retry_delay_ms_max": 13, "ack_mode": "individual", "overflow": "drop_oldest",
         "json_schema": {"type": "object"}, "archive_after_s": 14, "archive_before_delete": True,
-        "deferral": "always", "is_strict": True,
+        "lake_table": "typed", "deferral": "always", "is_strict": True,
     }  # fmt: skip
 
     queue, _ = await configure(log, "hive", **options)

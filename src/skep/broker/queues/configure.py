@@ -17,7 +17,7 @@ from skep.db.access.functions import Functions
 from skep.model.errors import BadRequest, NotFound, Refused
 from skep.model.ids import partition_uuid, queue_uuid
 from skep.model.names import check_name, check_optional_name
-from skep.model.queue_options import AckMode, Deferral, Overflow, QueueOptions
+from skep.model.queue_options import AckMode, Deferral, LakeTable, Overflow, QueueOptions
 from skep.model.schemas import compile_schema
 
 _COLUMNS_BY_OPTION: Final = {
@@ -45,6 +45,7 @@ _CHOICES: Final[dict[str, tuple[str, ...]]] = {
     "ackMode": get_args(AckMode),
     "overflow": get_args(Overflow),
     "deferral": get_args(Deferral),
+    "lakeTable": get_args(LakeTable),
 }
 _INTEGER_MAX: Final = 2**31 - 1
 

@@ -135,10 +135,22 @@ def files(
     queue: Annotated[str | None, Option(help="Only this queue.")] = None,
     since: Since = None,
     until: Until = None,
+    duckdb: Annotated[
+        bool,
+        Option("--duckdb", help="Print a query for DuckDB over the queue's typed table instead."),
+    ] = False,
 ) -> None:
     """Print the addresses of the files for other programs."""
+    from skep.spark.archive.typed_table import duckdb_statement
+
+    if duckdb and queue is None:
+        raise BadRequest("--duckdb reads the table of one queue: name it by --queue")
     with options.opened_lake(flags.settings(archive_storage=storage)) as (lake, _):
-        for file in lake.plain_files(queue, since=since, until=until):
+        found = lake.plain_files(queue, since=since, until=until)
+        if duckdb:
+            typer.echo(duckdb_statement(found))
+            return
+        for file in found:
             typer.echo(file.address)
 
 

@@ -25,11 +25,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
+from pyiceberg.table import Table
 from sqlalchemy import Connection, text
 
 from skep.model.errors import NotFound, Refused, SkepError, Unavailable
 from skep.spark.archive.copy_task import Copied, CopyTask, copy_split
 from skep.spark.archive.lake import Lake
+from skep.spark.archive.typed_table import ensure_typed_table, find_typed_table, layout_of
 from skep.spark.runtime.tasks import OnProgress, RunTasks
 from skep.spark.source.message_log import MessageLog, Partitions
 from skep.spark.source.options import ReadOptions, Subscription
@@ -72,6 +74,7 @@ class ArchiveRun(NamedTuple):
 
     queue_id: int
     queue: str
+    is_typed: bool
     run_id: str
     attempt: int
     since: int
@@ -129,7 +132,7 @@ class Archiver:
             system = connection.scalar(text(SYSTEM))
             self.lake.ensure_table(self.plan.warehouse, str(system))
             for row in work:
-                self._archive_queue(connection, row.queue_id, row.queue, done)
+                self._archive_queue(connection, row, done)
         return done
 
     def _work(self, connection: Connection) -> Sequence[Any]:
@@ -148,13 +151,13 @@ class Archiver:
             )
         return work
 
-    def _archive_queue(
-        self, connection: Connection, queue_id: int, queue: str, done: Archived
-    ) -> None:
-        plan = self.plan
+    def _archive_queue(self, connection: Connection, work: Any, done: Archived) -> None:
+        plan, queue_id, queue = self.plan, work.queue_id, work.queue
+        if work.is_typed:
+            ensure_typed_table(self.lake, queue, work.json_schema)
         limits = {"messages": plan.messages_per_run, "segments": plan.segments_per_run}
         while row := connection.execute(text(BEGIN), {"queue_id": queue_id, **limits}).first():
-            run = ArchiveRun(queue_id, queue, *row)
+            run = ArchiveRun(queue_id, queue, work.is_typed, *row)
             self.on_step("planned")
             copied = self._copy(run)
             self.on_step("copied")
@@ -170,23 +173,30 @@ class Archiver:
         self.on_step("swept")
 
     def _copy(self, run: ArchiveRun) -> list[Copied]:
-        directory = f"{self.lake.table().location()}/data/{run.run_id}"
-        storage = self.lake.storage
+        table, storage = self._table(run), self.lake.storage
         if run.attempt > 1:
-            storage.remove(storage.list(directory))
+            # The option may have changed since.
+            for each in self.lake.tables():
+                storage.remove(storage.list(_directory(each, run)))
+        layout = layout_of(table)
         tasks = [
             CopyTask(
                 url=self.plan.url,
                 storage=storage.properties,
                 run_id=run.run_id,
                 attempt=run.attempt,
-                address=f"{directory}/{run.attempt}/{number:05d}",
+                address=f"{_directory(table, run)}/{run.attempt}/{number:05d}",
                 queue_id=run.queue_id,
                 span=span,
+                layout=layout,
             )
             for number, span in enumerate(self._splits(run))
         ]
         return self.run_tasks(tasks, copy_split, self.on_progress)
+
+    def _table(self, run: ArchiveRun) -> Table:
+        typed = find_typed_table(self.lake, run.queue) if run.is_typed else None
+        return typed or self.lake.table()
 
     def _splits(self, run: ArchiveRun) -> Iterable[Span]:
         whole = Span(Snapshot(run.since), Snapshot(run.upto))
@@ -207,7 +217,7 @@ class Archiver:
                     "over, or its queue was deleted"
                 )
             self.on_step("finished")
-            self.lake.add(self.lake.table(), files, run=run.run_id)
+            self.lake.add(self._table(run), files, run=run.run_id)
             self.on_step("added")
             # Last, because pushes into the partitions wait from here to the end of the transaction.
             deleted = _delete(connection, run.run_id, run.queue_id, run.since - 1, EVERYTHING)
@@ -221,6 +231,10 @@ class Archiver:
             row = _delete(connection, run_id, queue_id, after, SEGMENTS_PER_SWEEP)
             messages, after, is_done = messages + row.messages, row.reached, row.is_done
         return messages
+
+
+def _directory(table: Table, run: ArchiveRun) -> str:
+    return f"{table.location()}/data/{run.run_id}"
 
 
 def _delete(connection: Connection, run_id: str, queue_id: int, after: int, limit: int) -> Any:

@@ -17,6 +17,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeAlias
 from uuid import uuid4
 
+from pyiceberg.table import Table
+
 from skep.spark.archive.archiver import archive_lock
 from skep.spark.archive.copy_task import Copied, FileWriter
 from skep.spark.archive.erasures import Erased, LakeFile, PlannedFile, planned_files
@@ -77,17 +79,19 @@ def merge_files(task: MergeTask) -> Copied:
     the next begins. So one behind the other they are in order again.
     """
     storage = Storage(task.storage)
+    layout = task.files[0].layout
+    schema = ARROW_SCHEMA if layout is None else layout.schema
     with storage.create(task.address) as stream:
-        writer = FileWriter(task.address, stream)
+        writer = FileWriter(task.address, stream, layout)
         for file in task.files:
             erased = Erased(storage, file)
             with storage.read(file.address) as opened, parquet.ParquetFile(opened) as content:
                 groups = range(content.num_row_groups)
-                for position, rows in batches_of(content, groups, ARROW_SCHEMA.names):
+                for position, rows in batches_of(content, groups, schema.names, file.layout):
                     kept = erased.kept(rows, position)
                     if kept.any():
                         left = rows if kept.all() else rows.filter(pa.array(kept))
-                        writer.add(left.cast(ARROW_SCHEMA))
+                        writer.add(left.cast(schema))
         writer.finish()
     if not writer.messages:
         storage.remove([task.address])
@@ -110,40 +114,57 @@ def compact_lake(
     """
     done = Compacted()
     with archive_lock(lake):
-        table = lake.table()
-        groups = list(groups_to_merge(planned_files(table), plan))
-        directory = f"{table.location()}/data/merged-{uuid4()}"
-        tasks = [
-            MergeTask(
-                lake.storage.properties,
-                tuple(each.described() for each in group),
-                f"{directory}/{number:05d}.parquet",
-            )
-            for number, group in enumerate(groups)
-        ]
-        if tasks:
-            merged = run_tasks(tasks, merge_files, on_progress)
-            on_step("written")
+        for table in lake.tables():
+            _merge(lake, table, plan, run_tasks, done, on_progress, on_step)
             with lake.transaction():
-                outdated = _replace(lake, list(zip(groups, merged, strict=True)), done)
-                on_step("replaced")
-            lake.storage.remove(outdated)
-        on_step("merged")
-        with lake.transaction():
-            expired = lake.expire(lake.table(), now() - timedelta(seconds=plan.keep_s))
-        lake.storage.remove(expired.files)
-        on_step("expired")
-        done.snapshots = expired.snapshots
-        done.removed += len(expired.files) + lake.remove_unreferenced(now() - ORPHAN_AGE)
+                table = lake.catalog.load_table(table.name())  # noqa: PLW2901 (as it is by now)
+                expired = lake.expire(table, now() - timedelta(seconds=plan.keep_s))
+            lake.storage.remove(expired.files)
+            on_step("expired")
+            done.snapshots += expired.snapshots
+            done.removed += len(expired.files)
+        done.removed += lake.remove_unreferenced(now() - ORPHAN_AGE)
     return done
 
 
-def _replace(lake: Lake, merged: list[tuple[Group, Copied]], done: Compacted) -> list[str]:
+def _merge(
+    lake: Lake,
+    table: Table,
+    plan: CompactionPlan,
+    run_tasks: RunTasks,
+    done: Compacted,
+    on_progress: OnProgress,
+    on_step: Callable[[str], None],
+) -> None:
+    """Merge the files of a table."""
+    groups = list(groups_to_merge(planned_files(table), plan))
+    directory = f"{table.location()}/data/merged-{uuid4()}"
+    tasks = [
+        MergeTask(
+            lake.storage.properties,
+            tuple(each.described() for each in group),
+            f"{directory}/{number:05d}.parquet",
+        )
+        for number, group in enumerate(groups)
+    ]
+    if tasks:
+        merged = run_tasks(tasks, merge_files, on_progress)
+        on_step("written")
+        with lake.transaction():
+            outdated = _replace(lake, table, list(zip(groups, merged, strict=True)), done)
+            on_step("replaced")
+        lake.storage.remove(outdated)
+    on_step("merged")
+
+
+def _replace(
+    lake: Lake, planned: Table, merged: list[tuple[Group, Copied]], done: Compacted
+) -> list[str]:
     """Commit merged files instead of those that are as they were when their rows were read.
 
     Returns the merged files of the others: they have what another program deleted meanwhile.
     """
-    table = lake.table()
+    table = lake.catalog.load_table(planned.name())
     present = {each.file.file_path: each for each in planned_files(table)}
     unchanged = [
         (group, copied)
@@ -154,8 +175,8 @@ def _replace(lake: Lake, merged: list[tuple[Group, Copied]], done: Compacted) ->
     new = {address for _, copied in unchanged for address in copied.files}
     if old:
         lake.replace(table, old, new)
-    done.files_before, done.files_after = len(old), len(new)
-    done.messages = sum(copied.messages for _, copied in unchanged)
+    done.files_before, done.files_after = done.files_before + len(old), done.files_after + len(new)
+    done.messages += sum(copied.messages for _, copied in unchanged)
     return [address for _, copied in merged for address in copied.files if address not in new]
 
 

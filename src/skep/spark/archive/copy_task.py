@@ -17,8 +17,10 @@ from typing import Any, Final, NamedTuple
 from skep.model.errors import Refused
 from skep.spark.archive.schema import ARROW_SCHEMA, MEASURED, REPEATED, parquet
 from skep.spark.archive.storage import Storage
+from skep.spark.archive.typed_table import TypedLayout
 from skep.spark.decode.messages import DecodedMessages, EnvelopeDecoder, segments_and_bodies
 from skep.spark.decode.segments import as_type
+from skep.spark.decode.typed_rows import TypedRows
 from skep.spark.runtime.arrow import pa
 from skep.spark.runtime.postgres import Database, database
 from skep.spark.source.message_log import Partitions, span_statement
@@ -49,6 +51,8 @@ class CopyTask:
     """How the addresses of its files begin."""
     queue_id: int
     span: Span
+    layout: TypedLayout | None = None
+    """Of the typed table they are for; None for the table of all queues."""
 
 
 class Copied(NamedTuple):
@@ -69,11 +73,11 @@ def copy_split(task: CopyTask) -> Copied:
     )
     with ExitStack() as files:
         writers: dict[date, FileWriter] = {}
-        for day, rows in rows_by_day(found, task.queue_id):
+        for day, rows in rows_by_day(found, task.queue_id, task.layout):
             if day not in writers:
                 address = f"{task.address}-{day}.parquet"
                 stream = files.enter_context(Storage(task.storage).create(address))
-                writers[day] = FileWriter(address, stream)
+                writers[day] = FileWriter(address, stream, task.layout)
             writers[day].add(rows)
             if sum(writer.waiting_bytes for writer in writers.values()) >= BYTES_PER_GROUP:
                 max(writers.values(), key=lambda writer: writer.waiting_bytes).write_group()
@@ -100,7 +104,7 @@ def _require_attempt(source: Database, task: CopyTask) -> None:
 class FileWriter:
     """A Parquet file of the lake in the making, written to a stream of `Storage.create`."""
 
-    def __init__(self, address: str, stream: Any) -> None:
+    def __init__(self, address: str, stream: Any, layout: TypedLayout | None = None) -> None:
         self.address: Final = address
         self.messages = 0
         self.bytes = 0
@@ -111,11 +115,11 @@ class FileWriter:
         self._waiting_rows = 0
         self._file: Final[Any] = parquet.ParquetWriter(
             stream,
-            ARROW_SCHEMA,
+            ARROW_SCHEMA if layout is None else layout.schema,
             compression="zstd",
             compression_level=COMPRESSION_LEVEL,
-            use_dictionary=list(REPEATED),
-            write_statistics=list(MEASURED),
+            use_dictionary=[*REPEATED, *(layout.simple if layout else ())],
+            write_statistics=[*MEASURED, *(layout.simple if layout else ())],
         )
 
     def add(self, rows: Any) -> None:
@@ -141,8 +145,12 @@ class FileWriter:
             self._waiting, self._waiting_rows, self.waiting_bytes = [], 0, 0
 
 
-def rows_by_day(batches: Iterable[Any], queue_id: int) -> Iterator[tuple[date, Any]]:
-    """Yield the messages of segments as record batches of the lake, each of one day."""
+def rows_by_day(
+    batches: Iterable[Any], queue_id: int, layout: TypedLayout | None = None
+) -> Iterator[tuple[date, Any]]:
+    """Yield the messages of segments as record batches of a table of the lake, each of one day."""
+    typed = None if layout is None else TypedRows(layout.columns)
+    schema = ARROW_SCHEMA if layout is None else layout.schema
     decoder = EnvelopeDecoder(open_envelope=None, taken_us=None)
     messages, size, day = DecodedMessages(), 0, date.min
     for batch in batches:
@@ -150,17 +158,19 @@ def rows_by_day(batches: Iterable[Any], queue_id: int) -> Iterator[tuple[date, A
             segment_day = segment["created_at"].astimezone(UTC).date()
             is_full = len(messages) >= ROWS_PER_GROUP or size >= BYTES_PER_GROUP
             if len(messages) and (day != segment_day or is_full):
-                yield day, lake_batch(messages, queue_id)
+                yield day, lake_batch(messages, queue_id, schema, typed)
                 messages, size = DecodedMessages(), 0
             day = segment_day
             decoder.add(messages, segment, body)
             size += len(body)
     if len(messages):
-        yield day, lake_batch(messages, queue_id)
+        yield day, lake_batch(messages, queue_id, schema, typed)
 
 
-def lake_batch(messages: DecodedMessages, queue_id: int) -> Any:
-    """Return messages as rows of the lake."""
+def lake_batch(
+    messages: DecodedMessages, queue_id: int, schema: Any, typed: TypedRows | None
+) -> Any:
+    """Return messages as rows of a table of the lake."""
     own: dict[str, Any] = {
         "expires_at": [
             each.expires_at and datetime.fromisoformat(each.expires_at)
@@ -170,6 +180,10 @@ def lake_batch(messages: DecodedMessages, queue_id: int) -> Any:
         "queue_id": [queue_id] * len(messages),
         "segment_first": messages.column("first"),
     }
-    columns = (own[name] if name in own else messages.column(name) for name in ARROW_SCHEMA.names)
-    arrays = [as_type(*each) for each in zip(columns, ARROW_SCHEMA.types, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=ARROW_SCHEMA)
+    if typed is not None:
+        own |= typed.columns(
+            None if each.enc is not None else bytes(each.data) for each in messages.envelopes
+        )
+    columns = (own[name] if name in own else messages.column(name) for name in schema.names)
+    arrays = [as_type(*each) for each in zip(columns, schema.types, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -21,6 +21,7 @@ from pyiceberg.types import LongType
 from skep.model.errors import Refused
 from skep.spark.archive.schema import XID_FIELD, parquet
 from skep.spark.archive.storage import Storage
+from skep.spark.archive.typed_table import TypedLayout, layout_of
 from skep.spark.runtime.arrow import pa
 
 _PATH: Final = "file_path"
@@ -49,6 +50,8 @@ class LakeFile:
     xid_min: int
     xid_max: int
     erasures: tuple[Erasure, ...] = ()
+    layout: TypedLayout | None = None
+    """Of a typed table; None for the table of all queues."""
 
     @property
     def order(self) -> tuple[int, int, str]:
@@ -61,6 +64,7 @@ class PlannedFile(NamedTuple):
 
     file: DataFile
     erasures: tuple[Erasure, ...]
+    layout: TypedLayout | None
 
     def described(self) -> LakeFile:
         """Return what readers of messages need to know of it."""
@@ -73,6 +77,7 @@ class PlannedFile(NamedTuple):
             int(from_bytes(LongType(), low)),
             int(from_bytes(LongType(), high)),
             self.erasures,
+            self.layout,
         )
 
 
@@ -88,6 +93,7 @@ def planned_files(table: Table, *filters: Any) -> list[PlannedFile]:
     snapshot = scan.snapshot()
     if snapshot is None:
         return []
+    layout = layout_of(table)
     planner = ManifestGroupPlanner(table.metadata, table.io, scan.row_filter)
     data: list[ManifestEntry] = []
     by_position, by_value = DeleteFileIndex(), list[ManifestEntry]()
@@ -113,6 +119,7 @@ def planned_files(table: Table, *filters: Any) -> list[PlannedFile]:
                     )
                 )
             ),
+            layout,
         )
         for entry in data
     ]

@@ -1,10 +1,13 @@
-"""The lake: one Iceberg table of messages, whose catalog lies beside the log in PostgreSQL.
+"""The lake: Iceberg tables of messages, whose catalog lies beside the log in PostgreSQL.
+
+One table is for all queues. A queue with `lakeTable: typed` has one of its own besides
+(`skep.spark.archive.typed_table`), into which its messages go instead.
 
 Committing files to the table is an update of a row of the catalog, so it can be part of a
 transaction that does other things as well: `Lake.transaction` lends the catalog a connection that
 is in one. Nothing of it counts until that transaction commits.
 
-All files of the table lie below a directory that is named after the database, so that a copy of
+All files lie below a directory that is named after the database, so that a copy of
 the database, restored elsewhere, never takes the files of the original for its own.
 """
 
@@ -27,6 +30,7 @@ from skep.model.schema_name import Schema, split_schema
 from skep.spark.archive.erasures import LakeFile, planned_files
 from skep.spark.archive.schema import PARTITIONING, TABLE_PROPERTIES, TABLE_SCHEMA
 from skep.spark.archive.storage import Storage, warehouse_address
+from skep.spark.archive.typed_table import find_typed_table, typed_tables
 from skep.spark.runtime.arrow import pa
 
 CATALOG: Final = "skep"
@@ -120,6 +124,10 @@ class Lake:
         except NoSuchTableError:
             raise NotFound("there is no archive in this database yet") from None
 
+    def tables(self) -> list[Table]:
+        """Return the table of all queues, and the typed ones."""
+        return [self.table(), *typed_tables(self)]
+
     def has_table(self) -> bool:
         """Tell whether something was ever archived."""
         return self.catalog.table_exists(TABLE)
@@ -177,7 +185,14 @@ class Lake:
             (below, "xid", xid_end),
         ]
         filters = (compare(column, bound) for compare, column, bound in bounds if bound is not None)
-        found = [each.described() for each in planned_files(self.table(), *filters)]
+        chosen = list(filters)
+        tables = self.tables() if queue is None else [self.table(), find_typed_table(self, queue)]
+        found = [
+            each.described()
+            for table in tables
+            if table is not None
+            for each in planned_files(table, *chosen)
+        ]
         return sorted(found, key=lambda file: file.order)
 
     def plain_files(
@@ -253,13 +268,13 @@ class Lake:
         return len(orphans)
 
     def unreferenced(self, older_than: datetime | None = None) -> list[str]:
-        """Return the files below the table that no snapshot and no run under way knows."""
-        table = self.table()
-        found = self.orphans(table, older_than)
+        """Return the files below the tables that no snapshot and no run under way knows."""
+        tables = self.tables()
+        found = [each for table in tables for each in self.orphans(table, older_than)]
         # After the files were listed: the run of each of them had been planned by then.
         with self.connect() as connection:
             runs = connection.scalars(text(OPEN_RUNS)).all()
-        under_way = tuple(f"{table.location()}/data/{run}/" for run in runs)
+        under_way = tuple(f"{each.location()}/data/{run}/" for each in tables for run in runs)
         return [each for each in found if not each.startswith(under_way)]
 
     def orphans(self, table: Table, older_than: datetime | None = None) -> list[str]:

@@ -7,7 +7,7 @@ the catalog, row groups by their statistics, rows by the span.
 
 import heapq
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,9 +18,10 @@ from skep.model.errors import Refused
 from skep.spark.archive.erasures import Erased, LakeFile
 from skep.spark.archive.schema import ADDRESS, parquet
 from skep.spark.archive.storage import Storage
+from skep.spark.archive.typed_table import TypedLayout, stored_names
 from skep.spark.decode.messages import Open
 from skep.spark.decode.payloads import payload_bytes
-from skep.spark.decode.segments import ROWS_PER_BATCH, RowMaker
+from skep.spark.decode.segments import ROWS_PER_BATCH, RowMaker, as_type
 from skep.spark.runtime.arrow import pa
 from skep.spark.source.columns import PAYLOAD, PAYLOAD_BYTES
 from skep.spark.source.message_log import Size
@@ -135,7 +136,7 @@ def wanted_rows(
         read = sorted({*columns, *choice.columns, *erased.columns})
         with opened, parquet.ParquetFile(opened) as content:
             groups = _row_groups(content.metadata, choice)
-            for position, batch in batches_of(content, groups, read):
+            for position, batch in batches_of(content, groups, read, file.layout):
                 mask = choice.mask(batch)
                 if found is not None:
                     wanted = batch.filter(pa.array(mask))
@@ -146,18 +147,35 @@ def wanted_rows(
 
 
 def batches_of(
-    file: Any, row_groups: Iterable[int], columns: Sequence[str]
+    file: Any,
+    row_groups: Iterable[int],
+    columns: Sequence[str],
+    layout: TypedLayout | None = None,
 ) -> Iterator[tuple[int, Any]]:
     """Yield rows of a Parquet file with the position of the first, row group by row group.
 
     A batch across row groups could have any size: they are cut by bytes, and batches by rows.
+    Columns of a typed table have their present names and types.
     """
+    wanted = None if layout is None else pa.schema([layout.schema.field(each) for each in columns])
+    stored = None if wanted is None else stored_names(file.schema_arrow, wanted)
+    read = list(columns) if stored is None else [each for each in stored.values() if each]
     sizes = [file.metadata.row_group(number).num_rows for number in range(file.num_row_groups)]
     for number in row_groups:
         position = sum(sizes[:number])
-        for batch in file.iter_batches(ROWS_PER_BATCH, row_groups=[number], columns=columns):
-            yield position, batch
+        for batch in file.iter_batches(ROWS_PER_BATCH, row_groups=[number], columns=read):
+            yield position, batch if stored is None else _as_wanted(batch, stored, wanted)
             position += batch.num_rows
+
+
+def _as_wanted(batch: Any, stored: Mapping[str, str | None], wanted: Any) -> Any:
+    arrays = [
+        pa.nulls(batch.num_rows, each.type)
+        if (name := stored[each.name]) is None
+        else as_type(batch.column(name), each.type)
+        for each in wanted
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=wanted)
 
 
 def _row_groups(metadata: Any, choice: Choice) -> list[int]:
@@ -187,10 +205,11 @@ class LakeReader:
         self._maker: Final = RowMaker(schema, shape, null_on_error=null_on_error)
         self._open: Final = open_envelope if self._maker.opens else None
 
-    @property
-    def columns(self) -> set[str]:
-        """The columns of the lake that it needs."""
+    def columns_of(self, file: LakeFile) -> set[str]:
+        """Return the columns of a file that it needs."""
         sources = self._maker.sources
+        if file.layout is not None:
+            sources = self._maker.direct | self._maker.typed
         has_payloads = not sources.isdisjoint((PAYLOAD, PAYLOAD_BYTES))
         return sources - {PAYLOAD_BYTES} | ({PAYLOAD, "key_id"} if has_payloads else set())
 
@@ -202,8 +221,10 @@ class LakeReader:
         found: set[Address] | None = None,
     ) -> Iterator[Any]:
         """Yield the wanted messages of files; for `found` see `wanted_rows`."""
-        for rows in wanted_rows(storage, files, choice, self.columns, found):
-            yield self._maker.rows(_LakeMessages(rows, self._open))
+        for file in files:
+            is_typed = file.layout is not None
+            for rows in wanted_rows(storage, [file], choice, self.columns_of(file), found):
+                yield self._maker.rows(_LakeMessages(rows, self._open), is_typed=is_typed)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

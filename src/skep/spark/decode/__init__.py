@@ -1,1 +1,1 @@
-"""Segments to rows: Arrow in, Arrow out, without parsing payloads."""
+"""Segments to rows: Arrow in, Arrow out; payloads are parsed only if members are wanted."""

@@ -14,8 +14,9 @@ from skep.model.errors import Refused
 from skep.spark.decode.envelopes import FoundMessages, find_envelopes
 from skep.spark.decode.messages import EnvelopeDecoder, Open, Pairs
 from skep.spark.decode.payloads import is_carried, payload_decoder
+from skep.spark.decode.typed_rows import TypedRows
 from skep.spark.runtime.arrow import arrow_schema, pa
-from skep.spark.source.columns import HEADERS, PAYLOAD, source_of
+from skep.spark.source.columns import HEADERS, PAYLOAD, own_columns, source_of
 from skep.spark.source.options import Shape
 
 if TYPE_CHECKING:
@@ -52,6 +53,9 @@ class RowMaker:
         """
         self._schema: Final = arrow_schema(schema)
         self._sources: Final = [source_of(name, shape) for name in schema.names]
+        self.typed: Final = set(own_columns(shape)).intersection(schema.names)
+        """The wanted columns of a typed table, which are made from payloads."""
+        self._rows: Final = TypedRows(shape.columns) if self.typed else None
         self._decoders: Final = {
             each.name: payload_decoder(each.dataType)
             for each in schema.fields
@@ -59,21 +63,37 @@ class RowMaker:
         }
         self._is_kafka: Final = shape.kind == "kafka"
         self._null_on_error: Final = null_on_error
-        self.opens: Final = PAYLOAD in self._sources
+        self.opens: Final = PAYLOAD in self.sources
         """Whether the schema asks for what is in the messages; all the rest needs no key."""
 
     @property
     def sources(self) -> set[str]:
         """The columns of messages that it takes, those included that name them to a person."""
-        return {*self._sources, *(_IDS if self._decoders else ())}
+        return self.direct | ({PAYLOAD} if self.typed else set[str]())
 
-    def rows(self, messages: Messages) -> Any:
-        """Return messages as a record batch."""
+    @property
+    def direct(self) -> set[str]:
+        """The columns it takes of messages that have those of a typed table."""
+        return {*self._sources, *(_IDS if self._decoders else ())} - self.typed
+
+    def rows(self, messages: Messages, *, is_typed: bool = False) -> Any:
+        """Return messages as a record batch; `is_typed` if they have the columns of `typed`."""
+        made = {} if is_typed else self._made(messages)
         arrays = [
-            as_type(self._column(messages, each.name, source), each.type)
+            as_type(
+                made[each.name] if each.name in made else self._column(messages, each.name, source),
+                each.type,
+            )
             for each, source in zip(self._schema, self._sources, strict=True)
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _made(self, messages: Messages) -> dict[str, list[Any]]:
+        """Return the columns of a typed table for messages that do not have them."""
+        if self._rows is None:
+            return {}
+        payloads = as_type(messages.column(PAYLOAD), pa.binary()).to_pylist()
+        return self._rows.columns(payloads)
 
     def _column(self, messages: Messages, name: str, source: str) -> Any:
         if name in self._decoders:

@@ -77,6 +77,17 @@ def run_on_spark(session: "Callable[[], SparkSession]") -> RunTasks:
     return run
 
 
+def run_here(
+    tasks: Sequence[Any], work: Callable[[Any], Any], on_progress: OnProgress
+) -> list[Any]:
+    """Run tasks one after the other in this process, without Spark."""
+    results: list[Any] = []
+    for task in tasks:
+        results.append(work(task))
+        on_progress(results[-1].messages, results[-1].bytes)
+    return results
+
+
 def last_cause(text: str) -> str:
     """Return the last line of a task's traceback, from all that Spark says about its failure."""
     lines = [line.strip() for line in text.splitlines()]

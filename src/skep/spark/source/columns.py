@@ -8,6 +8,7 @@ asks for in vain is refused here, before anything is read.
 from typing import TYPE_CHECKING, Final
 
 from skep.model.errors import BadRequest
+from skep.spark.decode.typed_columns import MISFIT, REST, Kind, ListKind
 from skep.spark.source.options import Shape
 
 if TYPE_CHECKING:
@@ -63,17 +64,45 @@ def source_of(name: str, shape: Shape) -> str:
 
 def schema_of(shape: Shape) -> str:
     """Return all columns of a shape, as Spark's DDL spells them."""
-    columns = dict(KAFKA_COLUMNS if shape.kind == "kafka" else SKEP_COLUMNS)
-    if shape.kind == "skep":
+    columns = dict(_columns_of(shape))
+    if shape.kind != "kafka":
         columns[PAYLOAD] = shape.payload
     if not shape.headers:
         del columns[HEADERS]
     return ", ".join(f"`{name}` {type_}" for name, type_ in columns.items())
 
 
+def _columns_of(shape: Shape) -> dict[str, str]:
+    if shape.kind == "kafka":
+        return KAFKA_COLUMNS
+    if shape.kind == "skep":
+        return SKEP_COLUMNS
+    return SKEP_COLUMNS | {name: _ddl_of(kind) for name, kind in own_columns(shape).items()}
+
+
+def own_columns(shape: Shape) -> dict[str, Kind]:
+    """Return the columns that a typed table has besides those of every message."""
+    if shape.kind != "typed":
+        return {}
+    own: dict[str, Kind] = {REST: "string", MISFIT: "string"}
+    own.update((each.name, each.kind) for each in shape.columns)
+    return own
+
+
+_SIMPLE: Final = {"long": "bigint", "json": "string"}
+
+
+def _ddl_of(kind: Kind) -> str:
+    if isinstance(kind, str):
+        return _SIMPLE.get(kind, kind)
+    if isinstance(kind, ListKind):
+        return f"array<{_ddl_of(kind.element)}>"
+    return f"struct<{','.join(f'{name}:{_ddl_of(each)}' for name, each in kind.members)}>"
+
+
 def check_schema(schema: "StructType", shape: Shape) -> None:
     """Raise `InvalidColumns` if a column does not exist or has another type."""
-    columns = KAFKA_COLUMNS if shape.kind == "kafka" else SKEP_COLUMNS | REQUESTED_COLUMNS
+    columns = _columns_of(shape) | ({} if shape.kind == "kafka" else REQUESTED_COLUMNS)
     for field in schema.fields:
         if field.name not in columns:
             raise InvalidColumns(

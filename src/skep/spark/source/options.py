@@ -23,6 +23,7 @@ import msgspec
 from skep.model.errors import BadRequest
 from skep.model.schema_name import DEFAULT_SCHEMA, InvalidSchemaName, split_schema, with_schema
 from skep.settings import InvalidSettings, load_settings
+from skep.spark.decode.typed_columns import Columns
 from skep.spark.source.positions import EPOCH, InvalidPosition, Position, microseconds_of
 
 Tier = Literal["live", "archive", "all"]
@@ -257,22 +258,24 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
 class Shape:
     """What the rows look like when no schema is given."""
 
-    kind: Literal["skep", "kafka"] = "skep"
+    kind: Literal["skep", "kafka", "typed"] = "skep"
     payload: str = "string"
     """The type of the payload, as Spark's DDL spells it."""
     headers: bool = True
+    columns: Columns = ()
+    """Those that a typed table has of payloads."""
 
 
 def shape_options(options: Mapping[str, str]) -> Shape:
     """Return the columns and types of the rows; raise `InvalidOption`."""
     given = Given(options, READ_OPTIONS)
-    kind = given.take(Option("shape", *one_of("skep", "kafka")), "skep")
-    headers = given.take(Option("includeHeaders", *_FLAG), kind == "skep")
+    kind = given.take(Option("shape", *one_of("skep", "kafka", "typed")), "skep")
+    headers = given.take(Option("includeHeaders", *_FLAG), kind != "kafka")
     if "payloadSchema" not in given:
         carried = Option("payload", *one_of("string", "binary"))
         return Shape(kind, given.take(carried, "string"), headers)
-    if "payload" in given or kind == "kafka":
-        raise InvalidOption("payloadSchema goes with neither payload nor shape=kafka")
+    if "payload" in given or kind != "skep":
+        raise InvalidOption("payloadSchema goes with neither payload nor shape=kafka or typed")
     return Shape(kind, _as_type(given["payloadSchema"]), headers)
 
 

@@ -27,7 +27,7 @@ from pyspark.sql.streaming.datasource import (
 
 from skep.spark.runtime.postgres import forget_connections
 from skep.spark.source.message_log import Partitions, Present, Size
-from skep.spark.source.options import InvalidOption, ReadOptions, read_options, shape_options
+from skep.spark.source.options import InvalidOption, ReadOptions, read_options
 from skep.spark.source.positions import (
     BEHIND,
     Address,
@@ -39,6 +39,7 @@ from skep.spark.source.positions import (
 )
 from skep.spark.source.splits import SplitReader
 from skep.spark.source.tiered_log import TieredLog
+from skep.spark.source.typed_shape import shape_of
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -52,7 +53,7 @@ class SkepReader(DataSourceReader):
         self._options: Final = read_options(options)
         if self._options.start == "latest":
             raise InvalidOption("startingOffsets=latest is for streams: a DataFrame would be empty")
-        self._splits: Final = SplitReader(self._options, shape_options(options), schema)
+        self._splits: Final = SplitReader(self._options, shape_of(options, self._options), schema)
 
     def partitions(self) -> list[InputPartition]:
         """Plan the tasks."""
@@ -101,7 +102,7 @@ class SkepStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options: Final = read_options(options)
         if self._options.end != "latest" or self._options.until_us is not None:
             raise InvalidOption("endingOffsets and endingTimestamp are not for streams")
-        self._splits: Final = SplitReader(self._options, shape_options(options), schema)
+        self._splits: Final = SplitReader(self._options, shape_of(options, self._options), schema)
         self._log: Final = TieredLog(self._options)
         self._initial: Position | None = None
         self._available: Present | None = None

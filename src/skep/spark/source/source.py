@@ -25,10 +25,11 @@ class SkepDataSource(DataSource):
     def schema(self) -> str:
         """Return the columns there are when none are asked for; raise `InvalidOption`."""
         from skep.spark.source.columns import schema_of  # noqa: PLC0415 (see the module)
-        from skep.spark.source.options import read_options, shape_options  # noqa: PLC0415
+        from skep.spark.source.options import read_options  # noqa: PLC0415
+        from skep.spark.source.typed_shape import shape_of  # noqa: PLC0415
 
-        read_options(self.options)  # what is wrong should be said at `load`, not at the first read
-        return schema_of(shape_options(self.options))
+        # What is wrong should be said at `load`, not at the first read.
+        return schema_of(shape_of(self.options, read_options(self.options)))
 
     def reader(self, schema: "StructType") -> "SkepReader":
         """Return what reads a DataFrame."""

@@ -48,6 +48,7 @@ begin
       json_schema = v_changed.json_schema,
       archive_after_s = v_changed.archive_after_s,
       archive_before_delete = v_changed.archive_before_delete,
+      lake_table = v_changed.lake_table,
       deferral = v_changed.deferral,
       is_strict = v_changed.is_strict,
       version = q.version + 1,
