@@ -67,7 +67,7 @@ export function DeadLetters() {
         <div class="filters">
           <TextFilter label="Queue" name="queue" />
           <TextFilter label="Group" name="group" />
-          <TextFilter label="Error" name="error" placeholder="Part of the message" />
+          <TextFilter label="Error" name="error" placeholder="Part of it" />
           <Choices label="Failed" name="failed" choices={[["", "Any time"], ["today", "Today"], ["yesterday", "Yesterday"], ["week", "Last 7 days"]]} />
         </div>
         <Failure error={error} />
