@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from skep.broker.queues.ownership import Ownership
-from skep.db.access.slots import Caller
+from skep.db.access.slots import Slots
 from skep.model.errors import BadRequest
 from skep.server.auth import tokens
 from skep.server.auth.access import Level
@@ -28,14 +28,14 @@ _log = logging.getLogger(__name__)
 class Security:
     """Access control and TLS of one process."""
 
-    def __init__(self, settings: Settings, caller: Caller, *, now: Callable[[], float]) -> None:
+    def __init__(self, settings: Settings, slots: Slots, *, now: Callable[[], float]) -> None:
         """Read keys and certificates; `BadRequest` if they cannot be used."""
         self._settings: Final = settings
         self._authenticator: Final = _authenticator(settings) if settings.jwt_enabled else None
         self._key_server: Final = _key_server(settings, self._authenticator)
         self.tls: Final = server_tls(settings)
         self.guard: Final = Guard(
-            Scopes(Ownership(caller, now=now)),
+            Scopes(Ownership(slots, now=now, is_away=lambda: not slots.connected_count)),
             authenticator=self._authenticator,
             public_paths=listed(settings.jwt_skip_paths),
         )
