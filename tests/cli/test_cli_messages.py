@@ -191,7 +191,7 @@ def test_dead_letters_are_deleted_by_id_by_filter_and_all(skep, api, letters):
     by_filter = skep("dlq", "delete", "--queue", letters, "--error", "broken", "--yes")
     skep("dlq", "delete", "--all", "--yes")
 
-    assert by_id.out == by_filter.out == "Deleted 1 dead letters\n"
+    assert by_id.out == by_filter.out == "Deleted 1 dead letter\n"
     assert dlq_ids(api, letters) == []
 
 

@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 from skep.cli.commands import app
 from skep.model.encryption import NoEncryptionKey
 from skep.model.errors import BadRequest, NotFound, Refused
+from skep.spark.transfer.import_export import ExportPlan, run_export
 from skep.spark.transfer.single_write import JobFailed
 from tests.spark.support.logs import envelope
 
@@ -143,6 +144,23 @@ def test_an_export_writes_what_is_asked_for(skep, writer, spark, tmp_path):
         skep("export", "--queue", "orders", "--to", path, "--format", "parquet")
     skep("export", "--queue", "orders", "--to", path, "--format", "parquet", "--overwrite")
     assert spark.read.parquet(str(path)).count() == 2
+
+
+def test_an_export_says_how_far_it_is(spark, writer, database_url, tmp_path):
+    writer.push(1, 2)
+    plan = ExportPlan(
+        url=database_url,
+        queue="orders",
+        path=str(tmp_path / "out"),
+        format="parquet",
+        since=None,
+        until=None,
+    )
+    seen = []
+
+    run_export(lambda: spark, plan, seen.append)
+
+    assert seen[-1].tasks >= seen[-1].tasks_done > 0
 
 
 def test_sealed_messages_leave_their_queue_only_if_somebody_says_so(

@@ -85,7 +85,7 @@ def test_a_person_counts_replays_and_repeats(skep, writer):
     assert "Would replay 3 messages of 2 partitions" in skep(*span, "--dry-run")
     assert skep(*span) == "Replayed 3 messages\n"
     assert "Nothing to do" in skep(*span)
-    assert "Replayed 1 messages" in skep(*span, "--where", "partition = 'b'")
+    assert "Replayed 1 message\n" in skep(*span, "--where", "partition = 'b'")
 
 
 def test_times_are_checked_before_anything_is_started(skep):

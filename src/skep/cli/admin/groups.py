@@ -11,7 +11,7 @@ from skep.cli.shared.connection import GroupName, OnlyPartition, OnlyQueue, Queu
 from skep.cli.shared.declare import action, listing
 from skep.cli.shared.help import Commands
 from skep.cli.shared.options import Yes, confirm, examples, time_option
-from skep.cli.shared.spelling import spell_seconds
+from skep.cli.shared.spelling import counted, spell_seconds
 from skep.model.errors import BadRequest, NotFound
 
 if TYPE_CHECKING:
@@ -87,9 +87,8 @@ def show_lag(
         return
     lag = client.groups.lag(group, queue, limit=1)
     about = " (estimated)" if lag.estimated else ""
-    messages = "1 message" if lag.offset_lag == 1 else f"{lag.offset_lag:,} messages"
     typer.echo(
-        f"{group} on {queue}: {lag.condition}, {messages}{about} behind, "
+        f"{group} on {queue}: {lag.condition}, {counted(lag.offset_lag, 'message')}{about} behind, "
         f"the oldest for {spell_seconds(lag.time_lag_seconds)}, "
         f"in {lag.partitions_with_lag:,} of {lag.partition_count:,} partitions"
     )

@@ -15,6 +15,7 @@ from typer import Option
 from skep.cli.jobs.lists import jobs_app
 from skep.cli.shared import options
 from skep.cli.shared.output import print_rows
+from skep.cli.shared.spelling import counted
 from skep.model.errors import BadRequest
 from skep.settings import Settings
 
@@ -79,7 +80,7 @@ def prune(
         async with JobClient(jobs_dsn(flags.settings())) as client:
             return await client.prune(before)
 
-    typer.echo(f"Deleted {asyncio.run(work()):,} chains")
+    typer.echo(f"Deleted {counted(asyncio.run(work()), 'chain')}")
 
 
 @jobs_app.command("vacuum")

@@ -14,6 +14,7 @@ from skep.cli.shared.declare import listing
 from skep.cli.shared.help import Commands
 from skep.cli.shared.options import Since, Until, Yes, confirm, declare_options
 from skep.cli.shared.output import Output, print_record, progress_bar
+from skep.cli.shared.spelling import counted
 from skep.model.errors import BadRequest, NotFound, Refused
 
 if TYPE_CHECKING:
@@ -208,7 +209,7 @@ def delete_letters(
     else:
         query = {**which.members(), **({"all": True} if which.is_everything else {})}
         deleted = client.request("DELETE", _path("dlq", **query))["deleted"]
-    typer.echo(f"Deleted {deleted:,} dead letters")
+    typer.echo(f"Deleted {counted(deleted, 'dead letter')}")
 
 
 def _count(client: "Client", which: Filter) -> str:

@@ -102,6 +102,12 @@ def spell_bytes(size: float) -> str:
     return f"{size:,.1f} TiB"
 
 
+def counted(count: int, thing: str) -> str:
+    """Return how many there are: `1 message`, `1,024 batches`."""
+    ending = "" if count == 1 else "es" if thing.endswith("ch") else "s"
+    return f"{count:,} {thing}{ending}"
+
+
 def last_line(text: str) -> str:
     """Return the line that says what happened: the last one of a stack trace, else the first."""
     lines = [line.strip() for line in text.splitlines() if line.strip()] or [""]

@@ -13,6 +13,7 @@ from skep.cli.shared.declare import listing
 from skep.cli.shared.exits import stop_signals
 from skep.cli.shared.help import Commands
 from skep.cli.shared.output import Output, print_record
+from skep.cli.shared.spelling import counted
 from skep.cli.spark.options import Master, announced_log, counting_bar
 from skep.model.errors import Refused
 
@@ -87,7 +88,8 @@ def run(
             log=announced_log(f"skep pipeline {pipeline.name}"),
         )
         done = PipelineRun(pipeline, transform, plan, on_progress=on_progress).run(stop)
-    typer.echo(f"{pipeline.name}: read {done.messages:,} messages in {done.batches:,} batches")
+    messages, batches = counted(done.messages, "message"), counted(done.batches, "batch")
+    typer.echo(f"{pipeline.name}: read {messages} in {batches}")
 
 
 @pipeline_app.command(name="list")

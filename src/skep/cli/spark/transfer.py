@@ -12,6 +12,7 @@ from typer import Option
 
 from skep.cli.shared.connection import OnlyPartition
 from skep.cli.shared.options import DatabaseFlags, Since, Until, time_option, with_database_flags
+from skep.cli.shared.spelling import counted
 from skep.cli.spark.options import Master, StorageText, counting_bar, session
 from skep.model.errors import BadRequest
 from skep.spark.runtime.encryption_keys import key_options
@@ -148,8 +149,9 @@ def export_messages(
         )
         messages = None if master else export_small(plan)
         if messages is None:
-            messages = run_export(lambda: session("skep export", master), plan)
-    typer.echo(f"Exported {messages:,} messages to {path}")
+            with _bar(f"{queue} to {path}") as bar:
+                messages = run_export(lambda: session("skep export", master), plan, bar)
+    typer.echo(f"Exported {counted(messages, 'message')} to {path}")
 
 
 @with_database_flags
@@ -222,9 +224,9 @@ def _summary(done: "Outcome", verb: str) -> str:
     if done.is_repeated and done.committed_at is not None:
         return (
             f"Nothing to do: {verb.lower()} at {done.committed_at.isoformat()}, "
-            f"{done.messages:,} messages; pass another --name to repeat it"
+            f"{counted(done.messages, 'message')}; pass another --name to repeat it"
         )
-    said = f"{verb} {done.messages:,} messages"
+    said = f"{verb} {counted(done.messages, 'message')}"
     if done.duplicates:
         said += f"; {done.duplicates:,} were duplicates"
     if done.rejected:
@@ -236,7 +238,7 @@ def _summary(done: "Outcome", verb: str) -> str:
 def _bar(title: str) -> Generator[Callable[["Reached"], None]]:
     """Yield what shows the progress of a job: its tasks, and the messages written so far."""
     begun_at = time.monotonic()
-    with counting_bar(title) as show_count:
+    with counting_bar(title, "starting Spark") as show_count:
 
         def show(reached: "Reached") -> None:
             rate = reached.messages / max(time.monotonic() - begun_at, 0.001)

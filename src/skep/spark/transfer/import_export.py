@@ -217,7 +217,11 @@ def check_export(plan: ExportPlan) -> None:
     single_write.check_disclosure(plan.path, is_sealed=is_sealed, may_decrypt=plan.may_decrypt)
 
 
-def run_export(session: Session, plan: ExportPlan) -> int:
+def run_export(
+    session: Session,
+    plan: ExportPlan,
+    on_reached: single_write.OnReached = lambda _: None,
+) -> int:
     """Write the files; return how many messages are in them. Raises what `check_export` does."""
     from pyspark.sql import Observation  # noqa: PLC0415 (heavy, and an extra)
     from pyspark.sql import functions as f  # noqa: PLC0415
@@ -225,18 +229,20 @@ def run_export(session: Session, plan: ExportPlan) -> int:
     check_export(plan)
     seen = Observation()
     with single_write.explained():
-        frame = plan.frame(session()).observe(seen, f.count(f.lit(1)).alias("messages"))
+        spark = session()
+        frame = plan.frame(spark).observe(seen, f.count(f.lit(1)).alias("messages"))
         # A partition lies in one file, in its order.
         frame = frame.repartition("partition").sortWithinPartitions("partition", OFFSET)
         writer = _spelled(frame, plan).write.mode("overwrite" if plan.overwrites else "error")
-        if plan.format == "csv":
-            writer.options(**{key: CSV[key] for key in ("header", "escape")}).csv(plan.path)
-        elif plan.format == "parquet":
-            writer.parquet(plan.path)
-        elif plan.columns:
-            writer.json(plan.path)
-        else:
-            writer.text(plan.path)
+        with single_write.watched(spark, lambda: 0, on_reached):
+            if plan.format == "csv":
+                writer.options(**{key: CSV[key] for key in ("header", "escape")}).csv(plan.path)
+            elif plan.format == "parquet":
+                writer.parquet(plan.path)
+            elif plan.columns:
+                writer.json(plan.path)
+            else:
+                writer.text(plan.path)
     return seen.get["messages"]
 
 

@@ -176,7 +176,7 @@ def write_once(
     def staged() -> int:
         return _ask(url, STAGED, write_id)[0]["messages"]
 
-    with explained(), _watched(frame.sparkSession, staged, on_reached):
+    with explained(), watched(frame.sparkSession, staged, on_reached):
         writer.save()
     done = outcome_of(url, write_id)
     # Without a single row Spark may run no task, and then there is nothing to commit.
@@ -212,7 +212,7 @@ def _said_by_java(text: str) -> str:
 
 
 @contextmanager
-def _watched(
+def watched(
     spark: "SparkSession", staged: Callable[[], int], on_reached: OnReached
 ) -> Generator[None]:
     """Report, while the block runs, how far the tasks it started are.
@@ -234,6 +234,7 @@ def _watched(
     try:
         with repeating(report):
             yield
+        report()
     finally:
         context.setLocalProperty(JOB_GROUP, given)
 
