@@ -183,7 +183,7 @@ async def test_what_arrives_for_a_partition_in_flight_leaves_together_when_the_p
     assert executor.names == [["a"], ["b", "c"]]
 
 
-async def test_a_second_call_leaves_when_its_oldest_lot_was_held_long_enough():
+async def test_a_second_call_leaves_when_its_oldest_unit_was_held_long_enough():
     gate = asyncio.Event()
     executor = Executor(lambda names, number: gate.wait() if number == 0 else None)
     engine = start(executor)
@@ -241,7 +241,7 @@ async def test_drain_returns_at_once_when_there_is_nothing_to_do():
     assert asyncio.get_running_loop().time() == 0.0
 
 
-async def test_a_lot_that_waits_can_be_enlarged_and_one_that_left_cannot():
+async def test_a_unit_that_waits_can_be_enlarged_and_one_that_left_cannot():
     gate = asyncio.Event()
     executor = Executor(lambda names, number: gate.wait())
     engine = start(executor)
@@ -258,7 +258,7 @@ async def test_a_lot_that_waits_can_be_enlarged_and_one_that_left_cannot():
     assert unit.weight == 6
 
 
-async def test_a_lot_is_not_enlarged_beyond_what_a_call_carries():
+async def test_a_unit_is_not_enlarged_beyond_what_a_call_carries():
     engine = start(Executor())
     unit = engine.submit("push", "partition", 1, Parcel("a"))
 
@@ -266,7 +266,7 @@ async def test_a_lot_is_not_enlarged_beyond_what_a_call_carries():
     await engine.drain()
 
 
-async def test_a_lot_withdrawn_in_time_never_runs():
+async def test_a_unit_withdrawn_in_time_never_runs():
     gate = asyncio.Event()
     executor = Executor(lambda names, number: gate.wait())
     engine = start(executor)
@@ -354,7 +354,7 @@ def test_of_a_refused_call_only_the_guilty_fail_and_all_others_are_answered_once
     assert len(executor.calls) <= 1 + 2 * len(guilty) * ceil(log2(count) if count > 1 else 1)
 
 
-async def test_a_cargo_of_several_clients_fails_only_for_the_guilty_one():
+async def test_a_work_of_several_clients_fails_only_for_the_guilty_one():
     first, guilty, third = parcels("abc")
 
     await run_together(Executor(refuse("b")), Crate(first, guilty, third))
@@ -364,7 +364,7 @@ async def test_a_cargo_of_several_clients_fails_only_for_the_guilty_one():
     assert isinstance(error, RejectedData)
 
 
-async def test_a_shared_cargo_is_opened_only_when_it_is_the_guilty_one():
+async def test_a_shared_work_is_opened_only_when_it_is_the_guilty_one():
     executor = Executor(refuse("c"))
     innocents = parcels("ab")
     guilty = Parcel("c")
@@ -433,7 +433,7 @@ async def test_halves_of_a_refused_call_are_no_repetitions_because_nothing_was_d
     assert executor.repeated == [False, False, False]
 
 
-async def test_parts_of_a_shared_cargo_are_repetitions_if_the_whole_was():
+async def test_parts_of_a_shared_work_are_repetitions_if_the_whole_was():
     executor = Executor(raise_in_turn(OutcomeUnknown(), Defect()))
 
     await run_together(executor, Crate(*parcels("ab")))
@@ -473,7 +473,7 @@ async def test_once_an_outcome_is_unknown_every_further_try_is_a_repetition():
 
 
 @pytest.mark.parametrize("error", [NotExecuted(), OutcomeUnknown(), RejectedData(), Defect()])
-async def test_cargos_that_were_answered_are_not_run_again(error):
+async def test_works_that_were_answered_are_not_run_again(error):
     batch = parcels("abc")
 
     def happen(names, number):
@@ -489,7 +489,7 @@ async def test_cargos_that_were_answered_are_not_run_again(error):
     assert [work.answers for work in batch] == [["done"]] * 3
 
 
-async def test_a_call_whose_cargos_were_all_answered_is_not_repeated():
+async def test_a_call_whose_works_were_all_answered_is_not_repeated():
     (work,) = parcels("a")
 
     def happen(names, number):

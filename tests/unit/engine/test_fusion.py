@@ -88,7 +88,7 @@ def test_another_call_waits_for_the_preferred_weight():
     assert batch(core.take_ready(0.0)) == ["a1 b1 c1"]
 
 
-def test_another_call_leaves_when_the_oldest_lot_was_held_long_enough():
+def test_another_call_leaves_when_the_oldest_unit_was_held_long_enough():
     core = core_of(push=policy_with(hold_s_max=0.5))
     occupy(core)
     offer_all(core, "a", now=1.0)
@@ -122,7 +122,7 @@ def test_the_hold_of_a_released_partition_counts_from_its_arrival():
     assert core.next_due(1.3) == 1.5
 
 
-def test_a_withdrawn_lot_does_not_set_the_hold():
+def test_a_withdrawn_unit_does_not_set_the_hold():
     core = core_of(push=policy_with(hold_s_max=0.5))
     occupy(core)
     (first,) = offer_all(core, "a", now=1.0)
@@ -245,7 +245,7 @@ def test_as_many_calls_carry_a_partition_as_the_policy_allows():
     assert batch(core.take_ready(0.0)) == ["a3"]
 
 
-def test_lots_without_a_partition_leave_in_order_and_exclude_nobody():
+def test_units_without_a_partition_leave_in_order_and_exclude_none():
     core = core_of(ack=policy_with(preferred_weight=1, weight_max=2))
     offer_all(core, [None] * 5, operation="ack")
 
@@ -276,7 +276,7 @@ def test_a_call_is_filled_up_to_its_number_of_units():
     assert batch(core.take_ready(0.0)) == ["a1 a2"]
 
 
-def test_a_lot_heavier_than_a_call_goes_alone():
+def test_a_unit_heavier_than_a_call_goes_alone():
     core = core_of(push=policy_with(weight_max=10, preferred_weight=1))
     offer_all(core, "a")
     offer_all(core, "b", weight=50)
@@ -285,7 +285,7 @@ def test_a_lot_heavier_than_a_call_goes_alone():
     assert batch(core.take_ready(0.0)) == ["a1", "b1", "c1"]
 
 
-def test_a_lot_that_does_not_fit_is_first_in_the_next_call():
+def test_a_unit_that_does_not_fit_is_first_in_the_next_call():
     core = core_of(push=policy_with(weight_max=10, preferred_weight=99))
     offer_all(core, "a", weight=6)
     offer_all(core, "b", weight=6)
@@ -347,7 +347,7 @@ def test_an_offer_beyond_the_capacity_is_refused_until_a_call_settles():
     assert core.weight == 5
 
 
-def test_a_lot_beyond_the_whole_capacity_is_accepted_when_nothing_else_is_there():
+def test_a_unit_beyond_the_whole_capacity_is_accepted_when_nothing_else_is_there():
     core = core_of(weight_capacity=10, push=policy_with())
 
     core.offer("push", "a", 11, None, 0.0)
@@ -355,7 +355,7 @@ def test_a_lot_beyond_the_whole_capacity_is_accepted_when_nothing_else_is_there(
     assert len(core.take_ready(0.0)) == 1
 
 
-def test_a_lot_without_weight_is_a_defect():
+def test_a_unit_without_weight_is_a_defect():
     core = core_of(push=policy_with())
 
     with pytest.raises(AssertionError):
@@ -371,7 +371,7 @@ def test_a_core_without_slots_is_refused():
 
 
 @pytest.mark.parametrize("withdrawn", [0, 1, 2])
-def test_a_withdrawn_lot_is_gone_wherever_it_stood(withdrawn):
+def test_a_withdrawn_unit_is_gone_wherever_it_stood(withdrawn):
     core = core_of(push=policy_with())
     units = offer_all(core, "aaa")
 
@@ -380,7 +380,7 @@ def test_a_withdrawn_lot_is_gone_wherever_it_stood(withdrawn):
     assert take_one(core).units == [unit for unit in units if unit is not units[withdrawn]]
 
 
-def test_the_last_lot_withdrawn_frees_partition_and_weight():
+def test_the_last_unit_withdrawn_frees_partition_and_weight():
     core = core_of(push=policy_with())
     (unit,) = offer_all(core, "a")
 
@@ -391,7 +391,7 @@ def test_the_last_lot_withdrawn_frees_partition_and_weight():
     assert core.take_ready(0.0) == []
 
 
-def test_a_lot_in_flight_cannot_be_withdrawn():
+def test_a_unit_in_flight_cannot_be_withdrawn():
     core = core_of(push=policy_with())
     (unit,) = offer_all(core, "a")
     core.take_ready(0.0)
@@ -423,7 +423,7 @@ class Work:
     """Something a weak reference can watch."""
 
 
-def test_a_withdrawn_lot_does_not_keep_its_neighbours_alive():
+def test_a_withdrawn_unit_does_not_keep_its_neighbours_alive():
     core = core_of(push=policy_with())
     neighbour = weakref.ref(core.offer("push", "a", 1, Work(), 0.0).work)
     withdrawn = core.offer("push", "a", 1, Work(), 0.0)
@@ -434,7 +434,7 @@ def test_a_withdrawn_lot_does_not_keep_its_neighbours_alive():
     assert neighbour() is None
 
 
-def test_lots_that_left_together_do_not_keep_each_other_alive():
+def test_units_that_left_together_do_not_keep_each_other_alive():
     core = core_of(push=policy_with())
     for _ in range(3):
         core.offer("push", "a", 1, Work(), 0.0)
@@ -493,7 +493,7 @@ def test_partitions_that_keep_changing_under_a_standing_backlog_leave_nothing_be
 # Everything at once, against a model that looks at all units every time
 
 
-def test_a_waiting_lot_can_be_enlarged_up_to_a_call():
+def test_a_waiting_unit_can_be_enlarged_up_to_a_call():
     core = core_of(push=policy_with(preferred_weight=100, weight_max=5))
     occupy(core, "a")
     unit = core.offer("push", "a", 2, "a1", 0.0)
@@ -569,7 +569,7 @@ def test_a_lone_client_never_waits():
         core.settle(call, second + 0.5, succeeded=True)
 
 
-def test_a_lot_that_left_is_not_enlarged():
+def test_a_unit_that_left_is_not_enlarged():
     core = core_of(push=policy_with())
     (unit,) = offer_all(core, "a")
     take_one(core)

@@ -195,7 +195,7 @@ class TestFind:
     def test_nothing_is_found_in_no_writes(self):
         assert small_cache().find([]) == []
 
-    def test_an_empty_lot_does_not_shift_the_others(self):
+    def test_an_empty_batch_does_not_shift_the_others(self):
         cache = small_cache()
         cache.record(1, 1, keys(range(20)), NOON)
 
@@ -228,7 +228,7 @@ class TestFind:
         assert cache.find([(1, key("twice"))]) == [(0, 0, 200)]
         assert cache.find([(1, key("twice") + keys(range(10)))]) == [(0, 0, 200)]
 
-    def test_a_lot_larger_than_the_young_generation_is_taken_in_whole(self):
+    def test_a_batch_larger_than_the_young_generation_is_taken_in_whole(self):
         cache = KeyCache(memory_bytes_max=MIB)
         joined = keys(range(5_000))
 

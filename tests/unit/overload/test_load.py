@@ -89,7 +89,7 @@ def test_what_matters_less_is_turned_away_first():
     fill(core, "ack", 100)
 
 
-def test_a_lot_heavier_than_its_share_is_let_in_alone():
+def test_a_unit_heavier_than_its_share_is_let_in_alone():
     core = core_with(push=(0.1, 0.9), ack=(1.0, 1.0))
     fill(core, "ack", 10)
 

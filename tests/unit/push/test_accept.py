@@ -125,7 +125,7 @@ def test_pushes_into_one_partition_gather_in_one_write(push, engine, directory):
     assert ids(write) == ["x", "y", "z"]
 
 
-def test_a_lot_on_its_way_is_joined_by_nobody(push, engine, directory):
+def test_a_write_on_its_way_is_joined_by_none(push, engine, directory):
     know(directory)
     push.push_messages(items("x"), lambda _: None, size=100)
     (first,) = engine.batch("push")
@@ -150,7 +150,7 @@ def test_a_push_does_not_overtake_one_that_waits_for_its_partition(push, engine,
     assert ids(write) == ["x", "y"]
 
 
-def test_a_known_partition_is_used_at_once_when_nobody_waits_any_more(push, engine, directory):
+def test_a_known_partition_is_used_at_once_when_none_waits_any_more(push, engine, directory):
     push.push_messages(items("x"), lambda _: None, size=100)
     know(directory)
     engine.batch("provision")[0].succeed()
@@ -295,7 +295,7 @@ def test_a_request_that_does_not_fit_is_not_taken_in_part(directory, is_known):
     assert ids(write) == ["w"]
 
 
-def test_a_lot_splits_into_its_requests(push, engine, directory):
+def test_a_write_splits_into_its_requests(push, engine, directory):
     know(directory)
     push.push_messages(items("x", "y"), lambda _: None, size=100)
     push.push_messages(items("z"), lambda _: None, size=100)
@@ -307,7 +307,7 @@ def test_a_lot_splits_into_its_requests(push, engine, directory):
     assert parts[1].split() == []
 
 
-def test_a_request_is_answered_once_when_its_last_lot_failed(push, engine, directory):
+def test_a_request_is_answered_once_when_its_last_write_failed(push, engine, directory):
     know(directory, "a", 1)
     know(directory, "b", 2)
     answers = []

@@ -147,7 +147,7 @@ async def test_items_that_could_not_be_scheduled_fail_alone():
     assert "does not exist" in y.refusal.message
 
 
-def test_a_lot_that_fails_says_so_once():
+def test_a_batch_that_fails_says_so_once():
     answers = []
     pending = PendingSchedule([item("x")], lambda *answer: answers.append(answer))
     error = Unavailable()
