@@ -1,5 +1,7 @@
 """Is it healthy, what is stuck, what to do: from the overview to the reason, and to the remedy."""
 
+import re
+
 import pytest
 from playwright.async_api import expect
 
@@ -94,6 +96,8 @@ async def test_worst_comes_first_with_a_way_on(open_page, shown_broker, filled):
     assert severities == sorted(severities, key=["critical", "warning", "notice"].index)
     for text in ("default group on mail.outgoing has no consumers", "clicks failed", "Resume"):
         await expect(items.filter(has_text=text).first).to_be_visible()
+    latencies = stage.page.get_by_role("region", name="Push to delivery").get_by_role("listitem")
+    await expect(latencies).to_have_text([re.compile(rf"p{n} \d") for n in (50, 95, 99)])
     states = stage.page.get_by_role("region", name="States")
     await states.get_by_role("link", name="stalled").click()
     await stage.row("Consumer groups", "ledger", "stalled")

@@ -92,8 +92,9 @@ function Figures() {
           { label: "Out", colour: 2, values: of((point) => point.popPerSecond, 0) },
         ]} />
         <Chart {...common} title="Push to delivery" unit={units.millis} nothing="No message was delivered in this time." lines={[
-          { label: "Average", colour: 3, values: of((point) => point.avgLagMs || null) },
-          { label: "Worst", colour: 2, values: of((point) => point.maxLagMs || null) },
+          { label: "p50", colour: 3, values: of((point) => point.p50LagMs) },
+          { label: "p95", colour: 1, values: of((point) => point.p95LagMs) },
+          { label: "p99", colour: 2, values: of((point) => point.p99LagMs) },
         ]} />
         <div class="whole"><Lag /></div>
       </Charts>

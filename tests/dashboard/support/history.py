@@ -5,7 +5,7 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 
-from skep.broker.stats.samples import encode_sample, observe
+from skep.broker.stats.samples import LAG_COUNTERS, encode_sample, observe
 from skep.telemetry.histograms import LAG_BOUNDS_MS
 from skep.telemetry.meters import COUNTERS, QueueCounters
 
@@ -73,7 +73,10 @@ class Worker:
     async def report(self, ago, activities, gauges):
         """Report a minute: what happened by queue, and values that were seen."""
         rows = [activity.row(queue) for queue, activity in activities.items()]
-        counters = sum((Counter({name: row[name] for name in COUNTERS}) for row in rows), Counter())
+        counters = Counter()
+        for row in rows:
+            counters.update({name: row[name] for name in COUNTERS})
+            counters.update(dict(zip(LAG_COUNTERS, row["lag_counts"], strict=True)))
         seen = {**gauges, "lag_ms_max": [row["lag_ms_max"] for row in rows]}
         parked = {queue: each.parked for queue, each in activities.items() if each.parked}
         sample = encode_sample(observe(counters, seen)).decode()
