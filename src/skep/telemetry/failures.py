@@ -7,6 +7,7 @@ many, and one a minute.
 """
 
 import logging
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from typing import Final
 TOLD_EACH: Final = 10
 QUIET_S: Final = 60.0
 KINDS_MAX: Final = 1_000
-_OWN: Final = str(Path(__file__).parents[1])
+_OWN: Final = str(Path(__file__).parents[1]) + os.sep
 
 
 @dataclass(slots=True)
