@@ -2,11 +2,15 @@
 
 import asyncio
 
+import msgspec
 import pytest
 
 from skep.broker.directory import Directory, Group, Partition, Subscription
+from skep.broker.overload.fallback import Fallback
+from skep.broker.overload.waiting_line import Line, PartitionWatch
 from skep.broker.pop.accept import Poll, PollOptions, Pop
 from skep.broker.pop.deadlines import Deadlines
+from skep.broker.pop.discovery import DISCOVER_CALL, Discovery, Search
 from skep.broker.pop.long_poll import LongPolls
 from skep.broker.pop.parking import SweepPolicy
 from skep.broker.push.rules import QueueRules
@@ -39,6 +43,10 @@ class Engine:
     def __init__(self):
         self.submitted = []
         self.is_full = False
+        self.relieve = None
+
+    def when_relieved(self, callback):
+        self.relieve = callback
 
     def submit(self, operation, partition, weight, work, *, is_admitted=False):
         if self.is_full and not is_admitted:
@@ -49,8 +57,10 @@ class Engine:
 class Database:
     """Says of every scope that it is ready to be tried, as it does of those that are gone."""
 
-    async def call(self, statement, group_ids, partition_ids):
-        return [(item, 0.0) for item in range(1, len(group_ids) + 1)]
+    async def call(self, statement, *arguments):
+        if statement == DISCOVER_CALL:
+            return [("hive", 0)]
+        return [(item, 0.0) for item in range(1, len(arguments[0]) + 1)]
 
 
 class Setting:
@@ -61,15 +71,25 @@ class Setting:
         policy = SweepPolicy(interval_s_min=0.1, interval_s_max=1.0, slack_s=0.2)
         self.long_polls = LongPolls(Database(), policy)
         now = asyncio.get_running_loop().time
-        self.pop = Pop(
-            self.engine, self.directory, self.long_polls, None, Deadlines(lambda: False), now=now
-        )
+        line = Line(self.engine, wait_s=0.5, weight_max=1_000_000)
+        watch = PartitionWatch(Database(), line.free)
+        fallback = Fallback(self.engine, line, watch, self.directory, "never")
+        deadlines = Deadlines(lambda: False)
+        self.pop = Pop(self.engine, self.directory, self.long_polls, fallback, deadlines, now=now)
+        self.discovery = Discovery(Database(), self.pop, now=now)
         self.long_polls.start(self.pop.attempt)
         self.bodies, self.errors = [], []
 
     def poll(self, options=OPTIONS, *, wait_s=30.0):
         deadline = asyncio.get_running_loop().time() + wait_s
         return Poll(options, deadline, self._answer, self.errors.append)
+
+    def search(self, *, wait_s):
+        options = msgspec.structs.replace(OPTIONS, partition=None)
+        deadline = asyncio.get_running_loop().time() + wait_s
+        search = Search(options, "hives", "", deadline, self._answer, self.errors.append)
+        search.waits = wait_s > 0
+        self.discovery.pop_discovered(search)
 
     def _answer(self, body):
         self.bodies.append(body)
@@ -104,6 +124,29 @@ async def test_a_poll_that_starts_over_finds_room_in_a_full_engine():
 
     assert setting.operations() == ["pop_partition", "provision", "pop_partition"]
     assert poll.partition.partition_id == 8
+
+
+async def test_a_search_that_waits_for_messages_also_waits_for_room():
+    setting = Setting()
+    setting.engine.is_full = True
+    setting.search(wait_s=30)
+    await asyncio.sleep(5)
+
+    setting.engine.is_full = False
+    setting.engine.relieve()
+
+    assert (setting.operations(), setting.bodies, setting.errors) == (["pop"], [], [])
+
+
+async def test_a_search_that_finds_no_room_is_told_that_there_is_nothing_if_it_waits():
+    setting = Setting()
+    setting.engine.is_full = True
+    setting.search(wait_s=3)
+    setting.search(wait_s=0)
+    await asyncio.sleep(4)
+
+    assert (setting.operations(), setting.bodies) == ([], [None])
+    assert list(map(type, setting.errors)) == [Overloaded]
 
 
 async def test_a_new_group_is_not_turned_away_after_it_was_admitted():

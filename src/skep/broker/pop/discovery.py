@@ -193,7 +193,7 @@ class Discovery:
         queues = await self._find(search)
         for queue in in_turn(queues, self._turn - 1):
             poll = polls[queue] = _QueuePoll.begin(search, queue, deadline=self._now())
-            self._pop.pop_messages(poll)
+            self._pop.pop(poll, waits=search.waits)
             try:
                 if await poll.outcome or search.is_over:
                     return True
@@ -221,7 +221,7 @@ class Discovery:
                     if before is not None:
                         before.forget_outcome()
                     polls[queue] = _QueuePoll.begin(search, queue, deadline=search.deadline)
-                    self._pop.pop_messages(polls[queue])
+                    self._pop.pop(polls[queue], waits=search.waits)
             try:
                 await _first_of(polls.values(), timeout_s=min(left_s, KNOWN_FOR_S))
             except NotFound:
