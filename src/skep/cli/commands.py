@@ -22,6 +22,7 @@ from skep.cli.messages.pop import ack, pop
 from skep.cli.messages.push import push
 from skep.cli.messages.tail import tail
 from skep.cli.messages.transaction import transaction
+from skep.cli.server.adopt import adopt
 from skep.cli.server.bench import bench
 from skep.cli.server.config import config, openapi
 from skep.cli.server.database import PSQL_CONTEXT, dsn, psql
@@ -135,6 +136,7 @@ _add(
     name="serve",
 )
 _add("Server", migrate)
+_add("Server", adopt, "skep adopt --database-url postgresql://user:password@host/database")
 _add("Server", config)
 _add("Server", context_app)
 _add("Server", dsn, "psql $(skep dsn)")

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from time import monotonic
-from typing import Any, Final, cast
+from typing import Any, Final, Literal, TypeAlias, cast
 
 import asyncpg
 
@@ -17,6 +17,11 @@ from skep.model.schema_name import DEFAULT_SCHEMA, split_schema
 
 _SIZE: Final = "select pg_total_relation_size(('skep.' || quote_ident($1))::regclass)"
 _QUOTED: Final = "select quote_ident($1)"
+_ORIGIN: Final = "select skep.log_origin()"
+_ADOPT: Final = "select skep.adopt_log()"
+
+Origin: TypeAlias = Literal["here", "moved", "restored"]
+"""Whether a log was made on its server, came by a copy of the files, or out of a dump."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,3 +101,24 @@ async def vacuum_tables(dsn: str, tables: Sequence[str]) -> dict[str, int]:
     except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
         raise translate(error) from error
     return sizes
+
+
+async def log_origin(dsn: str) -> Origin:
+    """Return how the log got to its server; raise `SkepError` if that cannot be asked."""
+    return await _answer(dsn, _ORIGIN)
+
+
+async def adopt_log(dsn: str) -> Origin:
+    """Let this server go on with a log from another one; return how it got here."""
+    return await _answer(dsn, _ADOPT)
+
+
+async def _answer(dsn: str, question: str) -> Any:
+    try:
+        connection = await connect(dsn)
+        try:
+            return await connection.fetchval(question)
+        finally:
+            await connection.close()
+    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        raise translate(error) from error

@@ -145,9 +145,9 @@ class Archiver:
             )
         if any(row.is_foreign for row in work):
             raise ForeignArchive(
-                "this database was restored from a dump, and its archive belongs to the server it "
-                "came from. Run `select skep.forget_archive()` in it once to begin a new archive; "
-                "the files of the old one stay where they are"
+                "the archive belongs to another server. After pg_upgrade run `skep adopt`. If this "
+                "database was restored from a dump, run `select skep.forget_archive()` in it once "
+                "to begin a new archive; the files of the old one stay where they are"
             )
         return work
 

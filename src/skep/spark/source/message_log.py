@@ -230,8 +230,7 @@ class MessageLog:
         if newest >= snapshot.xmax:
             raise RestoredDatabase(
                 "this database was restored from a dump: its log carries the transaction ids of "
-                "the server it came from. Run `select skep.adopt_restored_log()` in it once, and "
-                "begin with new checkpoints"
+                "the server it came from. Run `skep adopt` once, and begin with new checkpoints"
             )
         seen = snapshot.cut(newest + 1) if newest else NOTHING
         return Present(
@@ -250,7 +249,8 @@ class MessageLog:
         if position.system != present.system:
             raise InvalidPosition(
                 f"the position was taken in database {position.system}, this is {present.system}: "
-                "the option url names another one, or it was restored from a dump. "
+                "the option url names another one, or it was restored from a dump. After "
+                "pg_upgrade run `skep adopt`, and go on with this checkpoint. "
                 + self._way_out("startingTimestamp where the old one had come to")
             )
         if position.target.xmax > present.snapshot.xmax and not self._options.may_reread:

@@ -70,8 +70,9 @@ class TieredLog(MessageLog):
         rows = self.ask(BOUNDS, partitions.queue_ids)
         if any(row["is_foreign"] for row in rows):
             raise RestoredDatabase(
-                "this database was restored from a dump, and its archive belongs to the server it "
-                "came from: read with tier=live, or run `select skep.forget_archive()` in it once"
+                "the archive belongs to another server. After pg_upgrade run `skep adopt`. If this "
+                "database was restored from a dump, read with tier=live, or run `select "
+                "skep.forget_archive()` in it once"
             )
         queues: dict[int, list[int]] = {}
         for row in rows:
