@@ -72,7 +72,7 @@ def test_an_option_is_understood(given, field, value):
         ({"failOnDataLoss": "maybe"}, "true or false"),
         ({"holdSeconds": "99999999999"}, "at most"),
         ({"consumerGroup": ""}, "a name of 1 to 255 characters"),
-        ({"payloadErrors": "ignore"}, "one of fail, null"),
+        ({"payloadErrors": "ignore"}, "one of fail, null, dead-letter"),
         ({"tier": "warm"}, "one of live, archive, all"),
         ({"url": "mysql://x"}, "must begin with postgresql://"),
         ({"readUrl": "standby"}, "option readUrl must begin with postgresql://"),

@@ -21,11 +21,11 @@ from skep.spark.archive.storage import Storage
 from skep.spark.archive.typed_table import TypedLayout, stored_names
 from skep.spark.decode.messages import Open
 from skep.spark.decode.payloads import payload_bytes
-from skep.spark.decode.segments import ROWS_PER_BATCH, RowMaker, as_type
+from skep.spark.decode.segments import ROWS_PER_BATCH, Bury, RowMaker, as_type
 from skep.spark.runtime.arrow import pa
 from skep.spark.source.columns import PAYLOAD, PAYLOAD_BYTES
 from skep.spark.source.message_log import Size
-from skep.spark.source.options import Shape
+from skep.spark.source.options import PayloadErrors, Shape
 from skep.spark.source.positions import Address, Snapshot, Span
 
 if TYPE_CHECKING:
@@ -199,10 +199,11 @@ class LakeReader:
         shape: Shape,
         *,
         open_envelope: Open,
-        null_on_error: bool = False,
+        payload_errors: PayloadErrors = "fail",
+        bury: Bury | None = None,
     ) -> None:
         """Prepare; the arguments are those of `skep.spark.decode.segments.SegmentDecoder`."""
-        self._maker: Final = RowMaker(schema, shape, null_on_error=null_on_error)
+        self._maker: Final = RowMaker(schema, shape, payload_errors=payload_errors, bury=bury)
         self._open: Final = open_envelope if self._maker.opens else None
 
     def columns_of(self, file: LakeFile) -> set[str]:
@@ -224,7 +225,8 @@ class LakeReader:
         for file in files:
             is_typed = file.layout is not None
             for rows in wanted_rows(storage, [file], choice, self.columns_of(file), found):
-                yield self._maker.rows(_LakeMessages(rows, self._open), is_typed=is_typed)
+                messages = _LakeMessages(rows, self._open)
+                yield self._maker.kept(self._maker.rows(messages, is_typed=is_typed))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -247,6 +249,20 @@ class _LakeMessages:
                 for payload, is_sealed in self._payloads()
             ]
         return self.rows.column(name)
+
+    def envelope(self, number: int) -> bytes:
+        """Return a message as it was stored: one that is sealed stays so."""
+        (row,) = self.rows.slice(number, 1).to_pylist()
+        key = row["key_id"]
+        payload = row[PAYLOAD] if key is None else row[PAYLOAD][1:-1]
+        return build_envelope(
+            row["transaction_id"],
+            payload.encode(),
+            trace_id=row["trace_id"],
+            producer=row["producer"],
+            headers=None if row["headers"] is None else dict(row["headers"]),
+            encryption_key_id=key,
+        )
 
     def _payloads(self) -> Iterator[tuple[str, bool]]:
         """Yield payloads, and whether they are sealed still."""

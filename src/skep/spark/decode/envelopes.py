@@ -260,6 +260,9 @@ class FoundMessages:
         }
         return columns[name]() if name in columns else self._shared(name)
 
+    def envelope(self, number: int) -> None:
+        """Return nothing: the message is in the log."""
+
     def _shared(self, name: str) -> Any:
         return self._batch.column(name).take(self._segments)
 

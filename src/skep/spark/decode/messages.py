@@ -72,6 +72,9 @@ class DecodedMessages:
         }
         return columns[name]() if name in columns else self._shared(name)
 
+    def envelope(self, number: int) -> None:
+        """Return nothing: the message is in the log."""
+
     def _shared(self, name: str) -> Any:
         values = pa.array([segment[name] for segment in self.segments])
         return values.take(pa.array(np.repeat(np.arange(len(self.counts)), self.counts)))

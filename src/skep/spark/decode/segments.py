@@ -5,8 +5,8 @@ Nearly all segments are regular: their messages are found in the bytes of a whol
 (`skep.spark.decode.messages`). Rows come in the order of the segments, and are the same both ways.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 import numpy as np
 
@@ -16,8 +16,8 @@ from skep.spark.decode.messages import EnvelopeDecoder, Open, Pairs
 from skep.spark.decode.payloads import is_carried, payload_decoder
 from skep.spark.decode.typed_rows import TypedRows
 from skep.spark.runtime.arrow import arrow_schema, pa
-from skep.spark.source.columns import HEADERS, PAYLOAD, own_columns, source_of
-from skep.spark.source.options import Shape
+from skep.spark.source.columns import CORRUPT_RECORD, HEADERS, PAYLOAD, own_columns, source_of
+from skep.spark.source.options import PayloadErrors, Shape
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -26,6 +26,16 @@ ROWS_PER_BATCH: Final = 8_192
 """Rows of a record batch at most."""
 _IDS: Final = ("message_id", "transaction_id")
 """The columns by which a message is named to a person, should its payload be malformed."""
+_LETTER: Final = (
+    *("queue", "partition_id", "offset", "transaction_id", "created_at"),
+    *("trace_id", "producer", "headers"),
+)
+"""The columns that a dead letter is made of."""
+_IS_KEPT: Final = "is kept"
+
+Letter: TypeAlias = dict[str, Any]
+Bury: TypeAlias = Callable[[list[Letter]], None]
+"""Keeps messages as dead letters."""
 
 
 class MalformedPayload(Refused):
@@ -41,15 +51,27 @@ class Messages(Protocol):
         """Return a column of the data source: an array, or a list of values."""
         ...
 
+    def envelope(self, number: int) -> bytes | None:
+        """Return a message as it was stored; None where it still is."""
+        ...
+
 
 class RowMaker:
     """Turns messages into record batches of a schema."""
 
-    def __init__(self, schema: "StructType", shape: Shape, *, null_on_error: bool = False) -> None:
+    def __init__(
+        self,
+        schema: "StructType",
+        shape: Shape,
+        *,
+        payload_errors: PayloadErrors = "fail",
+        bury: Bury | None = None,
+    ) -> None:
         """Prepare; `schema` is one that `check_schema` allows for this shape.
 
-        `null_on_error` turns payloads that do not fit their schema into null. Raises
-        `InvalidColumns` if the payload cannot be read as its type.
+        `payload_errors` says what becomes of messages whose payload does not fit its schema; `bury`
+        takes those that are to be dead letters. Raises `InvalidColumns` if the payload cannot be
+        read as its type.
         """
         self._schema: Final = arrow_schema(schema)
         self._sources: Final = [source_of(name, shape) for name in schema.names]
@@ -62,7 +84,8 @@ class RowMaker:
             if each.name == PAYLOAD and not is_carried(each.dataType)
         }
         self._is_kafka: Final = shape.kind == "kafka"
-        self._null_on_error: Final = null_on_error
+        self._raises: Final = payload_errors == "fail" and CORRUPT_RECORD not in schema.names
+        self._bury: Final = bury if payload_errors == "dead-letter" and self._decoders else None
         self.opens: Final = PAYLOAD in self.sources
         """Whether the schema asks for what is in the messages; all the rest needs no key."""
 
@@ -74,11 +97,15 @@ class RowMaker:
     @property
     def direct(self) -> set[str]:
         """The columns it takes of messages that have those of a typed table."""
-        return {*self._sources, *(_IDS if self._decoders else ())} - self.typed
+        named = {*_IDS, PAYLOAD} if self._decoders else set[str]()
+        buried = _LETTER if self._bury is not None else ()
+        return {*self._sources, *named, *buried} - self.typed - {CORRUPT_RECORD}
 
     def rows(self, messages: Messages, *, is_typed: bool = False) -> Any:
         """Return messages as a record batch; `is_typed` if they have the columns of `typed`."""
         made = {} if is_typed else self._made(messages)
+        parsed, problems = self._parsed(messages)
+        made |= parsed
         arrays = [
             as_type(
                 made[each.name] if each.name in made else self._column(messages, each.name, source),
@@ -86,7 +113,19 @@ class RowMaker:
             )
             for each, source in zip(self._schema, self._sources, strict=True)
         ]
-        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        if self._bury is None:
+            return batch
+        self._bury(_letters(messages, problems))
+        # They are left out when messages of several kinds are in order, see `kept`.
+        is_kept = [number not in problems for number in range(len(messages))]
+        return batch.append_column(_IS_KEPT, pa.array(is_kept, pa.bool_()))
+
+    def kept(self, batch: Any) -> Any:
+        """Return rows without those that became dead letters."""
+        if self._bury is None:
+            return batch
+        return batch.filter(batch.column(_IS_KEPT)).drop_columns([_IS_KEPT])
 
     def _made(self, messages: Messages) -> dict[str, list[Any]]:
         """Return the columns of a typed table for messages that do not have them."""
@@ -96,8 +135,6 @@ class RowMaker:
         return self._rows.columns(payloads)
 
     def _column(self, messages: Messages, name: str, source: str) -> Any:
-        if name in self._decoders:
-            return self._parsed(messages, self._decoders[name])
         if name == "timestampType":
             return pa.array(np.zeros(len(messages), np.int32))
         values = messages.column(source)
@@ -106,22 +143,64 @@ class RowMaker:
             return [_header_structs(pairs) for pairs in listed]
         return values
 
-    def _parsed(self, messages: Messages, decode: Callable[[bytes], Any]) -> list[Any]:
+    def _parsed(self, messages: Messages) -> tuple[dict[str, list[Any]], dict[int, str]]:
+        """Return what payloads are by their schema, and what is wrong with those that do not fit.
+
+        Raises `MalformedPayload` if none may be.
+        """
+        if not self._decoders:
+            return {CORRUPT_RECORD: [None] * len(messages)}, {}
+        problems: dict[int, str] = {}
+
         def parse(number: int, payload: bytes) -> Any:
             try:
                 return decode(payload)
             except ValueError as error:
-                if self._null_on_error:
-                    return None
-                # str gives the text, of a string as well as of a value of Arrow's.
-                message_id, name = (str(messages.column(each)[number]) for each in _IDS)
-                raise MalformedPayload(
-                    f"message {message_id} (transaction id {name!r}) does not fit the schema of "
-                    f"the payload: {error}. Fix the schema, or set payloadErrors to null"
-                ) from None
+                if self._raises:
+                    raise self._malformed(messages, number, error) from None
+                problems[number] = str(error)
+                return None
 
+        ((name, decode),) = self._decoders.items()
         payloads = as_type(messages.column(PAYLOAD), pa.binary()).to_pylist()
-        return [parse(number, payload) for number, payload in enumerate(payloads)]
+        found = [parse(number, payload) for number, payload in enumerate(payloads)]
+        corrupt = [
+            payload.decode() if number in problems else None
+            for number, payload in enumerate(payloads)
+        ]
+        return {name: found, CORRUPT_RECORD: corrupt}, problems
+
+    def _malformed(self, messages: Messages, number: int, error: ValueError) -> MalformedPayload:
+        # str gives the text, of a string as well as of a value of Arrow's.
+        message_id, name = (str(messages.column(each)[number]) for each in _IDS)
+        return MalformedPayload(
+            f"message {message_id} (transaction id {name!r}) does not fit the schema of the "
+            f"payload: {error}. Fix the schema, or set payloadErrors to null or dead-letter"
+        )
+
+
+def _letters(messages: Messages, problems: Mapping[int, str]) -> list[Letter]:
+    """Return what `skep.bury_unreadable` takes."""
+    names = ("queue", "partition_id", "offset", "transaction_id", "created_at")
+    columns = [messages.column(name) for name in names] if problems else []
+    letters: list[Letter] = []
+    for number, why in problems.items():
+        queue, partition_id, offset, transaction_id, created_at = (
+            str(column[number]) for column in columns
+        )
+        envelope = messages.envelope(number)
+        letters.append(
+            {
+                "queue": queue,
+                "partition_id": int(partition_id),
+                "at": int(offset),
+                "transaction_id": transaction_id,
+                "created_at": created_at,
+                "error": f"the payload does not fit the schema of a reader on Spark: {why}",
+                "envelope": None if envelope is None else envelope.decode(),
+            }
+        )
+    return letters
 
 
 class SegmentDecoder:
@@ -134,10 +213,11 @@ class SegmentDecoder:
         *,
         open_envelope: Open,
         taken_us: int | None,
-        null_on_error: bool = False,
+        payload_errors: PayloadErrors = "fail",
+        bury: Bury | None = None,
     ) -> None:
         """Prepare; the arguments are those of `RowMaker` and `EnvelopeDecoder`."""
-        self._maker: Final = RowMaker(schema, shape, null_on_error=null_on_error)
+        self._maker: Final = RowMaker(schema, shape, payload_errors=payload_errors, bury=bury)
         self._decoder: Final = EnvelopeDecoder(
             open_envelope=open_envelope if self._maker.opens else None, taken_us=taken_us
         )
@@ -147,7 +227,7 @@ class SegmentDecoder:
         for batch in batches:
             if not batch.num_rows:
                 continue
-            rows = self._rows(batch)
+            rows = self._maker.kept(self._rows(batch))
             for start in range(0, rows.num_rows, ROWS_PER_BATCH):
                 yield rows.slice(start, ROWS_PER_BATCH)
 

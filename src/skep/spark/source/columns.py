@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 HEADERS: Final = "headers"
 PAYLOAD: Final = "payload"
 PAYLOAD_BYTES: Final = "payload_bytes"
+CORRUPT_RECORD: Final = "_corrupt_record"
+"""The payload as it was sent, where it does not fit the schema."""
 
 SKEP_COLUMNS: Final = {
     "queue": "string",
@@ -31,7 +33,7 @@ SKEP_COLUMNS: Final = {
     "created_at": "timestamp",
     "xid": "bigint",
 }
-REQUESTED_COLUMNS: Final = {PAYLOAD_BYTES: "int"}
+REQUESTED_COLUMNS: Final = {PAYLOAD_BYTES: "int", CORRUPT_RECORD: "string"}
 """Columns of Skep's shape that are served only if a schema names them."""
 KAFKA_COLUMNS: Final = {
     "key": "binary",

@@ -27,6 +27,7 @@ from skep.spark.decode.typed_columns import Columns
 from skep.spark.source.positions import EPOCH, InvalidPosition, Position, microseconds_of
 
 Tier = Literal["live", "archive", "all"]
+PayloadErrors = Literal["fail", "null", "dead-letter"]
 Options = TypeVar("Options")
 
 KEEP_S_MAX: Final = 86_400 * 365
@@ -200,7 +201,7 @@ class ReadOptions:
     ] = "fail"
     include_expired: Annotated[bool, Option("includeExpired", *_FLAG)] = False
     payload_errors: Annotated[
-        Literal["fail", "null"], Option("payloadErrors", *one_of("fail", "null"))
+        PayloadErrors, Option("payloadErrors", *one_of("fail", "null", "dead-letter"))
     ] = "fail"
     consumer_group: Annotated[
         str | None, Option("consumerGroup", _name, "a name of 1 to 255 characters")

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 from pyspark.sql.datasource import InputPartition
 
 from skep.model.errors import NotFound
@@ -18,6 +19,7 @@ from skep.settings.fields import usable_cores
 from skep.spark.decode.payloads import is_carried, payload_decoder
 from skep.spark.decode.segments import SegmentDecoder
 from skep.spark.runtime.encryption_keys import lazy_key_ring
+from skep.spark.runtime.postgres import database
 from skep.spark.source.columns import PAYLOAD, check_schema, source_of
 from skep.spark.source.message_log import MessageLog, Partitions, span_statement
 from skep.spark.source.options import ReadOptions, Shape
@@ -37,12 +39,14 @@ if TYPE_CHECKING:
     from skep.spark.archive.erasures import LakeFile
     from skep.spark.archive.read import Choice
     from skep.spark.decode.messages import Open
+    from skep.spark.decode.segments import Letter
 
 WORTH_A_TASK: Final = 20_000
 """Messages below which a further task costs more than it saves."""
 
 _NAMED: Final = {"queue", "partition", "created_at"}
 """The columns of `skep.read_span` that are read only if they are needed."""
+BURY: Final = "select skep.bury_unreadable($1::text::json) as letters"
 _ADDRESS: Final = ("xid", "partition_id", "first")
 
 
@@ -150,6 +154,13 @@ class SplitReader:
         share = self._share(sum(file.messages for file in files))
         return [ArchiveSplit(choice, group) for group in _grouped(files, share)]
 
+    def _bury(self, letters: "list[Letter]") -> None:
+        """Keep messages as dead letters; those that are already stay as they are."""
+        if letters:
+            options = self._options
+            text = msgspec.json.encode(letters).decode()
+            database(options.url, options.statement_timeout_s).rows(BURY, text)
+
     def _opener(self) -> "Open":
         keys = lazy_key_ring(self._options.encryption_keys, self._options.encryption_key_file)
         return lambda envelope: keys().open_envelope(envelope)
@@ -181,7 +192,8 @@ class SplitReader:
             self._shape,
             open_envelope=self._opener(),
             taken_us=self._alive_at(split.taken_us),
-            null_on_error=options.payload_errors == "null",
+            payload_errors=options.payload_errors,
+            bury=self._bury,
         )
         source = database_to_read(options, split.written)
         found = _Counted(
@@ -224,12 +236,15 @@ class SplitReader:
             self._schema,
             self._shape,
             open_envelope=self._opener(),
-            null_on_error=options.payload_errors == "null",
+            payload_errors=options.payload_errors,
+            bury=self._bury,
         )
         return reader.read(Storage(storage_of(options)), files, choice, found)
 
     def _statement(self, split: LiveSplit) -> str:
         needed = _NAMED & {source_of(name, self._shape) for name in self._schema.names}
+        if self._options.payload_errors == "dead-letter":
+            needed |= _NAMED
         return span_statement(
             split.span, split.partitions, needed, split.since_us, self._options.until_us
         )
