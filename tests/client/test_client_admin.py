@@ -45,6 +45,9 @@ from skep.server.api_document import shapes
         (values.Trace, traces.Trace),
         (values.FiledTrace, traces.FiledTrace),
         (values.ScheduledMessage, scheduled.WaitingMessage),
+        (values.Entry, shapes.KvResult),
+        (values.EntryPage, shapes.KvResult),
+        (values.Changed, shapes.KvResult),
         (Item, wire.PushItem),
         (AckItem, wire.AckItem),
     ],
@@ -186,6 +189,44 @@ async def test_scheduled_messages_are_brought_forward_and_taken_back(queen, queu
 
     assert message.data == "soon"
     assert await queen.scheduled.find(queue=queue) == []
+
+
+async def test_keys_are_put_read_counted_and_deleted(queen, queue):
+    put = await queen.kv.put(queue, "a/1", {"n": 1}, ttl_s=60)
+    lost = await queen.kv.put_if_absent(queue, "a/1", 2, ttl_s=None)
+    await queen.kv.put(queue, "a/2", None, ttl_s=None, expect=0)
+    counts = [await queen.kv.incr(queue, "n", ttl_s=None, max=1) for _ in range(2)]
+    entry = await queen.kv.get(queue, "a/1")
+    page = await queen.kv.find(queue, "a/", limit=1)
+    rest = await queen.kv.find(queue, "a/", after=page.next_after)
+
+    assert (entry.value, entry.version, entry.expires_at > entry.updated_at) == (
+        {"n": 1},
+        put.version,
+        True,
+    )
+    assert (bool(put), bool(lost), lost.reason, lost.value) == (True, False, "exists", {"n": 1})
+    assert [(bool(each), each.value, each.reason) for each in counts] == [
+        (True, 1, None),
+        (False, 1, "limit"),
+    ]
+    assert [row.key for row in page.rows + rest.rows] == ["a/1", "a/2"]
+    assert await queen.kv.delete(queue, "a/1", expect=put.version)
+    assert await queen.kv.get(queue, "a/1") is None
+
+
+async def test_a_call_of_which_a_required_operation_is_lost_changes_nothing(queen, queue):
+    key = {"ns": queue, "key": "k", "forever": True}
+
+    results = await queen.kv.call(
+        [
+            {"op": "put", **key, "value": 1},
+            {"op": "check", "ns": queue, "key": "none", "expect": 7, "required": True},
+        ]
+    )
+
+    assert [each["applied"] for each in results] == [False, False]
+    assert await queen.kv.get(queue, "k") is None
 
 
 async def test_a_transaction_acknowledges_and_pushes_together(queen, queue):

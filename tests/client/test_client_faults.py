@@ -4,8 +4,9 @@ import asyncio
 import threading
 
 import asyncpg
+import pytest
 
-from skep.client import AsyncClient, BufferLimits, Client, Item
+from skep.client import AsyncClient, BufferLimits, Client, Item, Unreachable
 from tests.client.support.scripted import scripted
 from tests.support.ports import free_port
 
@@ -145,3 +146,30 @@ async def test_items_are_repeated_with_the_ids_they_had(queue):
 
     assert results[0].status == "duplicate"
     assert len({body["items"][0]["transactionId"] for body in broker.bodies()}) == 1
+
+
+async def test_a_change_of_a_key_whose_answer_is_lost_is_not_sent_again():
+    found = (200, {"results": [{"found": False, "key": "k"}]})
+    async with scripted(found, None) as broker, AsyncClient(broker.url) as client:
+        await client.kv.get("n", "k")
+        with pytest.raises(Unreachable):
+            await client.kv.incr("n", "k", ttl_s=None)
+
+    assert len(broker.requests) == 2
+
+
+async def test_a_change_of_a_key_that_was_refused_for_lack_of_room_is_sent_again():
+    busy = (429, {"error": "full", "code": "overloaded"}, "retry-after: 0\r\n")
+    done = (200, {"results": [{"applied": True, "value": 1, "version": 7}]})
+    async with scripted(busy, done) as broker, AsyncClient(broker.url) as client:
+        changed = await client.kv.incr("n", "k", ttl_s=None)
+
+    assert (bool(changed), changed.value, len(broker.requests)) == (True, 1, 2)
+
+
+async def test_a_read_of_a_key_whose_answer_is_lost_is_sent_again():
+    found = (200, {"results": [{"found": False, "key": "k"}]})
+    async with scripted(None, found) as broker, AsyncClient(broker.url) as client:
+        assert await client.kv.get("n", "k") is None
+
+    assert len(broker.requests) == 2

@@ -17,6 +17,7 @@ from skep.cli.jobs.actions import jobs_app
 from skep.cli.jobs.replays import replays_app
 from skep.cli.jobs.worker import worker
 from skep.cli.messages.dead_letters import dlq_app
+from skep.cli.messages.kv import kv_app
 from skep.cli.messages.messages import messages_app, traces_app
 from skep.cli.messages.pop import ack, pop
 from skep.cli.messages.push import push
@@ -88,6 +89,7 @@ _add("Messages", transaction)
 _add("Messages", messages_app)
 _add("Messages", dlq_app)
 _add("Messages", traces_app)
+_add("Messages", kv_app)
 
 _add("Operate", top)
 _add("Operate", doctor)

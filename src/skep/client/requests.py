@@ -48,6 +48,8 @@ class Request(Generic[T]):
     body: bytes | None = None
     affinity: str = ""
     retry: RetryPolicy | None = None
+    is_repeatable: bool = True
+    """Whether it may be sent again when it may have been carried out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,10 @@ class Tries:
         policy: RetryPolicy,
         affinity: str,
         doubt: Doubt | None,
+        *,
+        is_repeatable: bool = True,
     ) -> None:
+        self._is_repeatable: Final = is_repeatable
         self._endpoints: Final = endpoints
         self._policy: Final = policy
         self._affinity: Final = affinity
@@ -140,13 +145,20 @@ class Tries:
                 self._doubt.is_possible = True
         self._tried.add(endpoint)
         self._failures += 1
-        if not self._policy.is_repeated(status) or not self._policy.has_try_left(self._failures):
+        is_over = not self._policy.is_repeated(status) or self._is_doubtful(outcome)
+        if is_over or not self._policy.has_try_left(self._failures):
             raise error_of(outcome) if isinstance(outcome, Answer) else outcome
         if self._endpoints.has_other(monotonic(), self._tried):
             return 0.0
         self._tried.clear()
         retry_after_s = outcome.retry_after_s if isinstance(outcome, Answer) else None
         return self._policy.pause_s(self._failures, retry_after_s, _random.random())
+
+    def _is_doubtful(self, outcome: Answer | Unreachable) -> bool:
+        """Whether a request that must not be done twice may have been done."""
+        if self._is_repeatable or isinstance(outcome, NotSent):
+            return False
+        return not isinstance(outcome, Answer) or outcome.status in GATEWAY_STATUSES
 
 
 class Poolable(Protocol):

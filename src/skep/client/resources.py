@@ -1,4 +1,4 @@
-"""What a broker has: queues, groups, messages, dead letters, traces, scheduled messages.
+"""What a broker has: queues, groups, messages, dead letters, traces, scheduled messages, keys.
 
 Each method describes its request, once for both clients. `RequestMethod` makes it a method that
 sends the request and returns the answer, or on asyncio a coroutine that does.
@@ -22,12 +22,18 @@ from typing import (
 )
 from uuid import uuid4
 
-from skep.client.endpoints import spell_time
+import msgspec
+
+from skep.client.endpoints import path_of, spell_time
+from skep.client.pushes import encode
 from skep.client.requests import Pushes, Request, ask, ask_part, tell
 from skep.client.values import (
+    Changed,
     Configured,
     DeadLetter,
     DeadLetterPage,
+    Entry,
+    EntryPage,
     FiledTrace,
     GroupEntry,
     GroupLag,
@@ -554,6 +560,98 @@ class Scheduled(Resource[S_co]):
     def deliver(self, scheduled_id: str) -> Request[None]:
         """Deliver a message now."""
         return tell("POST", "scheduled", scheduled_id, "deliver")
+
+
+class Kv(Resource[S_co]):
+    """Keys and values.
+
+    A change whose answer is lost is not sent again, because it would count twice: it raises, and
+    the caller reads the key. Expiry is said with every change; `ttl_s=None` is never.
+    """
+
+    @RequestMethod
+    def get(self, ns: str, key: str) -> Request[Entry | None]:
+        """Return a key; None if it does not exist."""
+
+        def read(body: bytes) -> Entry | None:
+            (found,) = _decode_call(body).results
+            return msgspec.convert(found, Entry) if found["found"] else None
+
+        return self._call(read, {"op": "get", "ns": ns, "key": key})
+
+    @RequestMethod
+    def find(
+        self, ns: str, prefix: str, *, after: str | None = None, limit: int = 100
+    ) -> Request[EntryPage]:
+        """Return a page of the keys that begin with a prefix."""
+        members = _given(op="getPrefix", ns=ns, prefix=prefix, after=after, limit=limit)
+        return self._call(lambda body: _decode_pages(body).results[0], members)
+
+    @RequestMethod
+    def put(
+        self, ns: str, key: str, value: Any, *, ttl_s: int | None, expect: int | None = None
+    ) -> Request[Changed]:
+        """Store a value, if the key has the expected version; 0: if it does not exist."""
+        members = {"op": "put", "ns": ns, "key": key, "value": value, **_expiry(ttl_s)}
+        return self._change(members | _given(expect=expect))
+
+    @RequestMethod
+    def put_if_absent(
+        self, ns: str, key: str, value: Any, *, ttl_s: int | None
+    ) -> Request[Changed]:
+        """Store a value if the key does not exist: of many callers one succeeds."""
+        members = {"op": "putIfAbsent", "ns": ns, "key": key, "value": value}
+        return self._change(members | _expiry(ttl_s))
+
+    @RequestMethod
+    def incr(
+        self,
+        ns: str,
+        key: str,
+        delta: float = 1,
+        *,
+        ttl_s: int | None,
+        min: float | None = None,  # noqa: A002 (the wire's words)
+        max: float | None = None,  # noqa: A002
+    ) -> Request[Changed]:
+        """Add to a number, if it stays within the bounds. An existing one keeps its expiry."""
+        members = {"op": "incr", "ns": ns, "key": key, "delta": delta, **_expiry(ttl_s)}
+        return self._change(members | _given(min=min, max=max))
+
+    @RequestMethod
+    def delete(self, ns: str, key: str, *, expect: int | None = None) -> Request[Changed]:
+        """Delete a key, if it has the expected version."""
+        return self._change(_given(op="delete", ns=ns, key=key, expect=expect))
+
+    @RequestMethod
+    def call(self, operations: Sequence[Json]) -> Request[list[Json]]:
+        """Carry out operations as the wire spells them in one commit; return their results.
+
+        If one that is `required` is not applied, nothing is, and all results say so.
+        """
+        return self._call(lambda body: _decode_call(body).results, *operations)
+
+    def _change(self, members: Json) -> Request[Changed]:
+        return self._call(lambda body: _decode_changed(body).results[0], members)
+
+    def _call(self, read: Callable[[bytes], T], *operations: Json) -> Request[T]:
+        body = encode({"operations": operations})
+        is_repeatable = all(each.get("op") in _READS for each in operations)
+        return Request("POST", path_of("kv"), read, body, is_repeatable=is_repeatable)
+
+
+class _Results(msgspec.Struct, Generic[T]):
+    results: list[T]
+
+
+_READS: Final = frozenset({"get", "getMany", "getPrefix", "check"})
+_decode_call: Final = msgspec.json.Decoder(_Results[Json]).decode
+_decode_changed: Final = msgspec.json.Decoder(_Results[Changed]).decode
+_decode_pages: Final = msgspec.json.Decoder(_Results[EntryPage]).decode
+
+
+def _expiry(ttl_s: int | None) -> Json:
+    return {"forever": True} if ttl_s is None else {"ttlSeconds": ttl_s}
 
 
 def _group_path(group: str, queue: str, partition: str | None = None) -> tuple[str, ...]:

@@ -452,4 +452,37 @@ class ScheduledMessage(msgspec.Struct, rename="camel", kw_only=True):
     created_at: datetime
 
 
+class Entry(msgspec.Struct, rename="camel", kw_only=True):
+    """A key with its value."""
+
+    key: str
+    value: Any = None
+    version: int
+    """A later write has a higher one."""
+    expires_at: datetime | None
+    updated_at: datetime
+
+
+class EntryPage(msgspec.Struct, rename="camel", kw_only=True):
+    """Keys that begin with a prefix."""
+
+    rows: list[Entry]
+    next_after: str | None
+    """`after` of the next page; None on the last one."""
+
+
+class Changed(msgspec.Struct, kw_only=True):
+    """What became of a change of a key; true if it was applied."""
+
+    applied: bool
+    reason: Literal["exists", "absent", "version", "limit", "type"] | None = None
+    """Why it was not applied."""
+    value: Any = None
+    """Of the key now; of one that was deleted, the last."""
+    version: int
+
+    def __bool__(self) -> bool:
+        return self.applied
+
+
 decode_results: Final = msgspec.json.Decoder(list[PushResult]).decode

@@ -49,8 +49,8 @@ class WitnessSession(Session):
 
     answer = None
 
-    async def _try(self, *arguments):
-        self.answer = await super()._try(*arguments)
+    async def _try(self, *arguments, **options):
+        self.answer = await super()._try(*arguments, **options)
         return self.answer
 
 

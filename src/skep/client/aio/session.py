@@ -50,21 +50,27 @@ class Session(SessionBase[Connection]):
         stop: Stop | None = None,
         headers: bytes = b"",
         doubt: Doubt | None = None,
+        is_repeatable: bool = True,
     ) -> Answer:
         """Return the answer of the first broker that carries the request out.
 
         Requests of equal affinity go to the same broker while it is well. The timeout is for one
-        try. `doubt` is told when the outcome of a try is unknown.
+        try. `doubt` is told when the outcome of a try is unknown; what is not repeatable ends
+        there.
 
         Raises:
             SkepError: The request was refused, or no broker answered in all tries.
         """
-        tries = Tries(self.endpoints, retry or self.options.retry, affinity, doubt)
+        policy = retry or self.options.retry
+        tries = Tries(self.endpoints, policy, affinity, doubt, is_repeatable=is_repeatable)
+        timeout_s = timeout_s or self.options.timeout_s
         while True:
             self.check_open(stop)
             endpoint = tries.choose()
             rendered = self._render(endpoint, method, path, body, headers)
-            outcome = await self._try(endpoint, rendered, timeout_s or self.options.timeout_s, stop)
+            outcome = await self._try(
+                endpoint, rendered, timeout_s, stop, is_repeatable=is_repeatable
+            )
             if isinstance(outcome, Answer) and outcome.is_success:
                 self.endpoints.report_success(endpoint)
                 return outcome
@@ -73,7 +79,13 @@ class Session(SessionBase[Connection]):
                 await (stop or Stop()).pause(pause_s)
 
     async def _try(
-        self, endpoint: Endpoint, request: bytes, timeout_s: float, stop: Stop | None
+        self,
+        endpoint: Endpoint,
+        request: bytes,
+        timeout_s: float,
+        stop: Stop | None,
+        *,
+        is_repeatable: bool,
     ) -> Answer | Unreachable:
         """Ask one broker."""
         cls: type[Unreachable] = NotSent
@@ -84,7 +96,7 @@ class Session(SessionBase[Connection]):
             try:
                 answer = await connection.exchange(request, timeout_s, stop)
             except ConnectionError:
-                if not was_idle or (stop is not None and stop.is_set):
+                if not (was_idle and is_repeatable) or (stop is not None and stop.is_set):
                     raise
                 # It may have been closed while it was idle, which says nothing about the broker.
                 self._idle.abort(endpoint)
@@ -126,6 +138,7 @@ class Session(SessionBase[Connection]):
             request.body,
             affinity=request.affinity,
             retry=request.retry,
+            is_repeatable=request.is_repeatable,
         )
         return request.read(answer.body)
 
