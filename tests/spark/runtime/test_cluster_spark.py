@@ -5,20 +5,32 @@ cluster runs in processes of its own, which use the tests and fixtures there are
 """
 
 import os
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
+import sysconfig
+import tarfile
 import time
+import venv
 from contextlib import suppress
+from pathlib import Path
 
+import pyspark
 import pytest
 
+import pyspark_skep
+import skep
 from benchmarks.meter import read_processes, tree_of
 from benchmarks.spark.cluster import standalone_cluster
 from benchmarks.spark.victims import QUICK_START
+from skep.spark.runtime.java import find_java
 from tests.spark.on_cluster import environment, run_tests
+from tests.spark.support.pipelines import messages_of
 from tests.support.sizes import sized
 
+PAGE = Path(__file__).parents[3] / "docs" / "operations" / "spark-clusters.md"
 READ = "tests/spark/source/test_batch_read.py"
 STREAM = "tests/spark/source/test_stream_read.py"
 WRITE = "tests/spark/sink/test_writer.py"
@@ -110,6 +122,73 @@ def test_an_executor_killed_in_the_middle_of_a_task_costs_nothing(
     assert "read Row(count(DISTINCT payload)=40000, count(1)=40000)" in said
     assert writer.rows("select messages, duplicates, rejected from skep.sink") == [(40_000, 0, 0)]
     assert writer.value("select count(*) from skep.segment where partition_id < 0") == 0
+
+
+def blocks_of_page():
+    """Return the code blocks of the page on clusters."""
+    return [block.partition("\n")[2] for block in PAGE.read_text().split("```")[1::2]]
+
+
+def packed_environment(directory):
+    """Pack an environment that has Skep of its own, and shares the other packages of this one."""
+    home = directory / "packed"
+    venv.create(home, symlinks=True)
+    (site,) = home.glob("lib/python3*/site-packages")
+    for package in (skep, pyspark_skep):
+        shutil.copytree(Path(package.__file__).parent, site / package.__name__)
+    (site / "shared.pth").write_text(sysconfig.get_path("purelib"))
+    archive = directory / "environment.tar.gz"
+    with tarfile.open(archive, "w:gz") as tar:
+        tar.add(home, ".")
+    return archive
+
+
+WHERE_SKEP_IS = """
+import skep
+found = spark.range(0, 2, 1, 2).rdd.map(lambda _: __import__("skep").__file__).distinct().collect()
+print("executors", found)
+"""
+
+
+def test_the_command_line_of_the_page_brings_its_environment_along(
+    cluster, database_url, writer, tmp_path
+):
+    for number in range(6):
+        writer.push(number, partition="ab"[number % 2])
+    writer.partition("counts")
+    command, program = (
+        next(block for block in blocks_of_page() if block.startswith(beginning))
+        for beginning in ("spark-submit --master spark:", "from pyspark.sql")
+    )
+    packed_environment(tmp_path)
+    (tmp_path / "partitions.py").write_text(program + WHERE_SKEP_IS)
+    (tmp_path / "spark-defaults.conf").write_text(
+        "spark.driver.host 127.0.0.1\nspark.driver.bindAddress 127.0.0.1\n"
+        "spark.executor.memory 512m\nspark.sql.shuffle.partitions 2\n"
+    )
+    words = shlex.split(command.replace("\\\n", "").replace("spark://spark:7077", cluster.address))
+    submit = Path(pyspark.__file__).parent / "bin" / words[0]
+
+    ended = subprocess.run(
+        [submit, *words[1:]],
+        cwd=tmp_path,
+        env={
+            **os.environ,
+            "JAVA_HOME": str(find_java(os.environ)),
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "SKEP_DATABASE_URL": database_url,
+            "SPARK_CONF_DIR": str(tmp_path),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+        },
+        timeout=TIMEOUT_S,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert ended.returncode == 0, ended.stderr[-4000:]
+    assert "/environment/lib/" in ended.stdout
+    assert messages_of(writer, "counts") == [("a", {"count": 3}), ("b", {"count": 3})]
 
 
 def await_file(path, process):
