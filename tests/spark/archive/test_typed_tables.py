@@ -9,6 +9,7 @@ import pytest
 from pyspark.errors import AnalysisException
 
 from skep.spark.archive.compaction import CompactionPlan, compact_lake
+from skep.spark.archive.read import ArchiveChanged
 from skep.spark.archive.typed_table import duckdb_statement, find_typed_table
 from skep.spark.runtime.tasks import run_here, run_on_spark
 from skep.spark.source.arrow_reader import open_queue
@@ -176,6 +177,18 @@ def test_what_was_archived_before_the_table_was_typed_has_columns_for_readers(sh
     with shop.lake() as lake:
         assert find_typed_table(lake, "orders").scan().to_arrow()["amount"].to_pylist() == [2]
         assert len(lake.files("orders")) == 3
+
+
+def test_a_reader_that_knows_a_column_by_its_former_name_is_told_to_start_again(shop):
+    configure(shop, FIRST)
+    shop.push_old(EARLY[0])
+    shop.archive()
+    begun = open_queue("orders", shop.url, tier="archive")
+    configure(shop, SECOND)
+    shop.archive()
+
+    with pytest.raises(ArchiveChanged, match=r"no column shop any more.*Run the query again"):
+        begun.read_all()
 
 
 def test_rows_deleted_from_a_typed_table_stay_deleted(changed_shop):

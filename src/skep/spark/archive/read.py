@@ -207,10 +207,15 @@ class LakeReader:
         self._open: Final = open_envelope if self._maker.opens else None
 
     def columns_of(self, file: LakeFile) -> set[str]:
-        """Return the columns of a file that it needs."""
+        """Return the columns of a file that it needs; raise `ArchiveChanged` if one is gone."""
         sources = self._maker.sources
         if file.layout is not None:
             sources = self._maker.direct | self._maker.typed
+            if renamed := self._maker.typed.difference(file.layout.schema.names):
+                raise ArchiveChanged(
+                    f"the typed table has no column {', '.join(sorted(renamed))} any more: the "
+                    "schema of the queue renamed it after this query had begun. Run the query again"
+                )
         has_payloads = not sources.isdisjoint((PAYLOAD, PAYLOAD_BYTES))
         return sources - {PAYLOAD_BYTES} | ({PAYLOAD, "key_id"} if has_payloads else set())
 
