@@ -63,13 +63,15 @@ function waitsFor(failedBlockers: number | null) {
   return failedBlockers ? `${count(failedBlockers)} failed or cancelled` : null;
 }
 
-/** Why it failed: what it says itself, and what those that it waited for say. */
+const REASONS: Record<string, string> = { failed: "Why it failed", cancelled: "Why it was cancelled" };
+
+/** What it says itself, and what those that it waited for say. */
 function Reasons({ chain, graph }: { chain: Chain; graph: GraphJob[] }) {
   if (!chain.lastError) return null;
   const awaited = new Set(graph.filter((job) => job.chainId === chain.id).flatMap((job) => job.waitsFor));
   const roots = graph.filter((job) => awaited.has(job.chainId) && job.state === "failed");
   return (
-    <Card title={chain.state === "open" ? "Last error" : `Why it was ${chain.state}`.replace("was failed", "failed")} note={chain.lastJobType}>
+    <Card title={REASONS[chain.state] ?? "Last error"} note={chain.lastJobType}>
       <ErrorText error={chain.lastError} isOpen={!roots.length} />
       {roots.map((job) => job.error && (
         <div key={job.id}>

@@ -151,8 +151,10 @@ function Trend({ queue }: { queue: string | null }) {
 }
 
 function Letters(props: { letters: Letter[]; chosen: ReadonlySet<number>; onChoose: (chosen: ReadonlySet<number>) => void; reload: () => void }) {
+  // By its number, not its place: newer letters arrive above it while it is read.
   const [shown, setShown] = useState<number | null>(null);
-  const letter = shown === null ? undefined : props.letters[shown];
+  const at = props.letters.findIndex((each) => each.dlqId === shown);
+  const letter = props.letters[at];
   const toggle = (id: number) => {
     const next = new Set(props.chosen);
     if (!next.delete(id)) next.add(id);
@@ -166,14 +168,14 @@ function Letters(props: { letters: Letter[]; chosen: ReadonlySet<number>; onChoo
         keyOf={(letter) => letter.dlqId}
         columns={[
           { title: "Chosen", cell: (letter) => <input type="checkbox" aria-label={`Choose ${letter.transactionId}`} checked={props.chosen.has(letter.dlqId)} onChange={() => toggle(letter.dlqId)} /> },
-          { title: "Transaction id", cell: (letter) => <button class="plain mono" onClick={() => setShown(props.letters.indexOf(letter))}>{letter.transactionId}</button> },
+          { title: "Transaction id", cell: (letter) => <button class="plain mono" onClick={() => setShown(letter.dlqId)}>{letter.transactionId}</button> },
           { title: "Queue", cell: (letter) => <>{letter.queue ? <QueueLink name={letter.queue} /> : "–"}<div class="muted small">{letter.consumerGroup && groupName(letter.consumerGroup)}</div></> },
           { title: "Payload", cell: (letter) => <PayloadLine text={payloadLine(letter)} />, isWide: true },
           { title: "Error", cell: (letter) => <ErrorLine error={letter.errorMessage} />, isWide: true },
           { title: "Failed", cell: (letter) => <When at={letter.failedAt} /> },
         ]}
       />
-      {letter && <LetterDialog key={letter.dlqId} letter={letter} onClose={() => setShown(null)} reload={props.reload} onMove={(by) => setShown((shown ?? 0) + by)} place={shown ?? 0} last={props.letters.length - 1} />}
+      {letter && <LetterDialog key={letter.dlqId} letter={letter} onClose={() => setShown(null)} reload={props.reload} onMove={(by) => setShown(props.letters[at + by]?.dlqId ?? null)} place={at} last={props.letters.length - 1} />}
     </>
   );
 }

@@ -22,7 +22,7 @@ export function chosenRange(): Range {
 }
 
 /** A range that ends now. */
-export function lastly(name: RangeName): Range {
+function lastly(name: RangeName): Range {
   const now = () => Date.now() / 1000;
   return { name, isZoomed: false, key: name, bounds: () => [now() - RANGES[name], now()] };
 }
