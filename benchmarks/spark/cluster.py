@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager, suppress
@@ -54,6 +55,8 @@ def standalone_cluster(home: Path, *, workers: int = 2, memory: str = "1g") -> G
         workers: How many.
         memory: What each may give to executors.
     """
+    # Executors on this machine run what the driver runs; a real cluster has a Python of its own.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     with ExitStack() as until_the_end:
         log = home / "master.log"
         options = ["--host", LOOPBACK, "--port", "0", "--webui-port", "0"]

@@ -22,6 +22,7 @@ def environment(cluster):
     return {
         **os.environ,
         CLUSTER: cluster.address,
+        "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
     }

@@ -102,9 +102,13 @@ spark.stop()
 def test_an_executor_killed_in_the_middle_of_a_task_costs_nothing(
     cluster, database_url, writer, tmp_path
 ):
+    # The Python of the driver plans, and must not be what executors run.
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\n[ "$SPARK_EXECUTOR_DIRS" ] || exec {sys.executable} "$@"\n')
+    python.chmod(0o755)
     job = subprocess.Popen(
         [sys.executable, "-c", JOB, cluster.address, database_url, str(tmp_path)],
-        env=environment(cluster),
+        env=environment(cluster) | {"PYSPARK_DRIVER_PYTHON": str(python)},
         stdout=subprocess.PIPE,
         text=True,
     )

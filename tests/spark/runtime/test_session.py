@@ -9,7 +9,13 @@ import skep.spark
 from skep.settings.fields import usable_cores
 from skep.spark.pipelines.pipeline import Pipeline
 from skep.spark.runtime.java import SUITABLE, java_version
-from skep.spark.runtime.session import cores_of, prepare_environment, session_settings
+from skep.spark.runtime.session import (
+    READING_CORES,
+    cores_of,
+    prepare_environment,
+    reading_cores,
+    session_settings,
+)
 
 
 @pytest.mark.parametrize(
@@ -36,6 +42,47 @@ def test_a_cluster_keeps_its_own_addresses_and_shuffles_as_it_likes():
         "true",
         "true",
     )
+
+
+@pytest.mark.parametrize(
+    ("master", "config", "cores"),
+    [
+        ("local[3]", {}, 3),
+        ("spark://master:7077", {}, 0),
+        ("spark://master:7077", {"spark.cores.max": "12"}, 12),
+        ("yarn", {"spark.executor.instances": "4", "spark.executor.cores": "5"}, 20),
+        ("yarn", {"spark.default.parallelism": "7", "spark.cores.max": "12"}, 7),
+    ],
+)
+def test_what_plans_knows_the_cores_of_the_cluster_and_not_of_its_own_machine(
+    monkeypatch, master, config, cores
+):
+    for name in (READING_CORES, "JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+        monkeypatch.setenv(name, os.environ.get(name, ""))
+
+    prepare_environment(master, config)
+
+    assert reading_cores(master, config) == cores
+    assert os.environ[READING_CORES] == str(cores)
+
+
+def test_executors_of_a_cluster_run_the_python_of_the_cluster(monkeypatch):
+    monkeypatch.setenv("JAVA_HOME", os.environ.get("JAVA_HOME", ""))
+    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", READING_CORES):
+        monkeypatch.setenv(name, "")  # to be taken back after the test
+        monkeypatch.delenv(name)
+    master, setting = "spark://master:7077", "spark.sql.execution.pyspark.python"
+
+    prepare_environment(master)
+
+    assert "PYSPARK_PYTHON" not in os.environ
+    assert os.environ["PYSPARK_DRIVER_PYTHON"] == sys.executable
+    assert session_settings(master, ui=False, progress=False)[setting] == "python3"
+    theirs = {"spark.pyspark.python": "./environment/bin/python"}
+    prepare_environment(master, theirs)
+    assert os.environ["PYSPARK_PYTHON"] == theirs["spark.pyspark.python"]
+    settings = session_settings(master, ui=False, progress=False, config=theirs)
+    assert settings[setting] == theirs["spark.pyspark.python"]
 
 
 def test_executors_find_our_modules_where_the_driver_does(monkeypatch):

@@ -27,6 +27,14 @@ LOG_BYTES_MAX: Final = 16 << 20
 
 LOOPBACK: Final = "127.0.0.1"
 
+READING_CORES: Final = "SPARK_SKEP_CORES"
+"""The variable that tells what plans, in a process of its own, how many tasks run at a time: 0
+where that is up to a cluster. In sessions made by others it is not set."""
+
+_PYTHON: Final = "spark.pyspark.python"
+"""Spark reads this setting only where it is submitted to."""
+_NO_CONFIG: Final[Mapping[str, str]] = {}
+
 _ALWAYS: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.io.compression.codec": "zstd",
@@ -74,9 +82,10 @@ def spark_session(
         from pyspark.sql import SparkSession  # noqa: PLC0415 (heavy, and an extra)
     except ImportError as error:
         raise Refused("PySpark is not installed: `pip install skep[spark]`") from error
-    prepare_environment(master)
+    prepare_environment(master, config or {})
     builder = SparkSession.builder.appName(name).master(master)
-    settings = session_settings(master, ui=ui, progress=progress) | dict(config or {})
+    settings = session_settings(master, ui=ui, progress=progress, config=config)
+    settings |= dict(config or {})
     if log is not None:
         _start_java({"spark.app.name": name, "spark.master": master, **settings}, log)
     for key, value in settings.items():
@@ -125,7 +134,9 @@ def adopt_session(spark: "SparkSession") -> None:
     java_class.setActiveSession(session._jsparkSession)  # noqa: SLF001
 
 
-def session_settings(master: str, *, ui: bool, progress: bool) -> dict[str, str]:
+def session_settings(
+    master: str, *, ui: bool, progress: bool, config: Mapping[str, str] | None = None
+) -> dict[str, str]:
     """Return the settings of Spark for a session at that master."""
     settings = {
         **_ALWAYS,
@@ -135,20 +146,40 @@ def session_settings(master: str, *, ui: bool, progress: bool) -> dict[str, str]
     if master.startswith("local"):
         # One shuffle partition per core; the default of 200 is for clusters.
         settings |= _LOCAL | {"spark.sql.shuffle.partitions": str(cores_of(master))}
+    else:
+        # Spark gives tasks of data sources the Python of the driver, unless this names another.
+        python = (config or {}).get(_PYTHON) or process_environment().get("PYSPARK_PYTHON")
+        settings["spark.sql.execution.pyspark.python"] = python or "python3"
     if path := process_environment().get("PYTHONPATH"):
         settings["spark.executorEnv.PYTHONPATH"] = path
     return settings
 
 
-def prepare_environment(master: str) -> None:
+def prepare_environment(master: str, config: Mapping[str, str] = _NO_CONFIG) -> None:
     """Set the Python, Java and address for Spark, unless the environment does; raise `NoJava`."""
     environment = process_environment()
-    # Without it the workers take the `python3` that is first on the path.
-    defaults = {"PYSPARK_PYTHON": sys.executable}
     if master.startswith("local"):
-        defaults |= {"SPARK_LOCAL_IP": LOOPBACK, "PYSPARK_PYTHON": worker_python(environment)}
+        # Without it the workers take the `python3` that is first on the path.
+        defaults = {"SPARK_LOCAL_IP": LOOPBACK, "PYSPARK_PYTHON": worker_python(environment)}
+    else:
+        # What plans runs on this machine, what reads and writes on those of the cluster.
+        defaults = {"PYSPARK_DRIVER_PYTHON": sys.executable}
     chosen = {name: text for name, text in defaults.items() if name not in environment}
+    if python := config.get(_PYTHON):
+        chosen["PYSPARK_PYTHON"] = python
+    chosen[READING_CORES] = str(reading_cores(master, config))
     set_process_variables({"JAVA_HOME": str(find_java(environment)), **chosen})
+
+
+def reading_cores(master: str, config: Mapping[str, str]) -> int:
+    """Return how many tasks run at a time, as far as that is known before they run; else 0."""
+    if master.startswith("local"):
+        return cores_of(master)
+    known = [config.get(name, "") for name in ("spark.default.parallelism", "spark.cores.max")]
+    executors, cores = (config.get(f"spark.executor.{name}", "") for name in ("instances", "cores"))
+    if executors.isdigit() and cores.isdigit():
+        known.insert(1, str(int(executors) * int(cores)))
+    return next((int(text) for text in known if text.isdigit()), 0)
 
 
 def cores_of(master: str) -> int:

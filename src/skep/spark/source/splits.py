@@ -15,11 +15,12 @@ import msgspec
 from pyspark.sql.datasource import InputPartition
 
 from skep.model.errors import NotFound
-from skep.settings.fields import usable_cores
+from skep.settings.fields import process_environment, usable_cores
 from skep.spark.decode.payloads import is_carried, payload_decoder
 from skep.spark.decode.segments import SegmentDecoder
 from skep.spark.runtime.encryption_keys import lazy_key_ring
 from skep.spark.runtime.postgres import database
+from skep.spark.runtime.session import READING_CORES
 from skep.spark.source.columns import PAYLOAD, check_schema, source_of
 from skep.spark.source.message_log import MessageLog, Partitions, span_statement
 from skep.spark.source.options import ReadOptions, Shape
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 
 WORTH_A_TASK: Final = 20_000
 """Messages below which a further task costs more than it saves."""
+FAIR_ON_CLUSTER: Final = 100_000
+"""Messages of a task where the number of cores is not known when tasks are planned."""
 
 _NAMED: Final = {"queue", "partition", "created_at"}
 """The columns of `skep.read_span` that are read only if they are needed."""
@@ -171,10 +174,15 @@ class SplitReader:
     def _share(self, messages: int) -> int:
         """Return how many messages a task should read of so many."""
         options = self._options
+        cores = process_environment().get(READING_CORES)
         if options.min_partitions is not None:
             fair = math.ceil(messages / options.min_partitions)
+        elif cores == "0":
+            fair = FAIR_ON_CLUSTER
         else:
-            fair = max(math.ceil(messages / usable_cores()), WORTH_A_TASK)
+            fair = max(
+                math.ceil(messages / (int(cores) if cores else usable_cores())), WORTH_A_TASK
+            )
         return min(fair, options.messages_per_partition)
 
     def read(self, task: InputPartition) -> Iterator[Any]:
