@@ -67,6 +67,7 @@ def test_rows_with_an_offset_are_stored_in_its_order(imported):
         ("a.csv", b"payload,deliver_at\n1,2026-01-01\n", {}),
         ("a.parquet", pa.table({"price": pa.array([1], pa.decimal128(9, 2))}), {}),
         ("a.parquet", pa.table({"payload": ["1"], "partition": [1]}), {}),
+        ("a.parquet", pa.table({"payload": ["1"], "headers": pa.nulls(1)}), {}),
         ("a.ndjson", b"1", {"source": "s3://bucket/a.ndjson"}),
         ("a.ndjson", b"1", {"source": "missing.ndjson"}),
     ],
@@ -77,6 +78,12 @@ def test_what_spark_might_read_otherwise_is_left_to_it(imported, writer, name, c
 
 
 def test_what_is_not_small_is_left_to_spark(imported, writer, database_url, tmp_path, monkeypatch):
+    packed = pa.table({"payload": ["1" * 100_000]})
+    monkeypatch.setattr(small_files, "UNPACKED_BYTES_MAX", 50_000)
+    parquet.write_table(packed, tmp_path / "packed.parquet", use_dictionary=False)
+    assert (tmp_path / "packed.parquet").stat().st_size < 50_000
+    assert imported("packed.parquet", packed) is None
+
     monkeypatch.setattr(small_files, "SMALL_BYTES", 100)
     writer.push("x" * 1000)
     plan = {"url": database_url, "queue": "orders", "since": None, "until": None}

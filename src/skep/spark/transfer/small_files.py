@@ -58,6 +58,8 @@ parquet: Final[Any] = _parquet
 
 SMALL_BYTES: Final = 64 << 20
 """What is larger than this in all is left to Spark."""
+UNPACKED_BYTES_MAX: Final = 4 * SMALL_BYTES
+"""Of a Parquet file, which may hold many times its size."""
 SEGMENTS_MAX: Final = 20_000
 """Of an export: more than these are rarely small, so they are not even begun."""
 ROWS_PER_BATCH: Final = 10_000
@@ -84,7 +86,7 @@ _LINES: Final = pa.schema(
 _IN_ORDER: Final = [("partition", "ascending"), (OFFSET, "ascending")]
 _ALIKE: Final = (
     *(pa.types.is_string, pa.types.is_boolean, pa.types.is_signed_integer),
-    *(pa.types.is_float64, pa.types.is_null),
+    pa.types.is_float64,
 )
 """Types that arrive here as Spark would hand them on."""
 _DIFFERENT: Final = (
@@ -134,7 +136,7 @@ def _table_of(plan: ImportPlan, files: list[Path]) -> Any:
     if plan.format == "ndjson":
         return _lines_of(files, whole=plan.whole_lines)
     tables: list[Any] = [
-        _csv_of(file) if plan.format == "csv" else parquet.read_table(file) for file in files
+        _csv_of(file) if plan.format == "csv" else _parquet_of(file) for file in files
     ]
     names = [name.lower() for name in tables[0].schema.names]
     if "" in names or len(set(names)) < len(names):
@@ -154,6 +156,15 @@ def _lines_of(files: list[Path], *, whole: bool) -> Any:
         for column, value in zip(columns, cut_line(line), strict=True):
             column.append(list(value.items()) if isinstance(value, dict) else value)
     return pa.table(columns, schema=_LINES)
+
+
+def _parquet_of(file: Path) -> Any:
+    with parquet.ParquetFile(file) as opened:
+        groups = range(opened.metadata.num_row_groups)
+        size = sum(opened.metadata.row_group(group).total_byte_size for group in groups)
+        if size > UNPACKED_BYTES_MAX:
+            raise pa.ArrowInvalid("much more than the file")
+        return opened.read()
 
 
 def _csv_of(file: Path) -> Any:
@@ -197,7 +208,7 @@ def _messages_of(table: Any, plan: ImportPlan) -> Any:
             _HEADERS,
         )
     for name, values in columns.items():
-        is_map = name == "headers" and values.type in (_HEADERS, pa.null())
+        is_map = name == "headers" and values.type == _HEADERS
         if not is_map and not _is_alike(values.type):
             return None
         if name in ("partition", "transaction_id") and not pa.types.is_string(values.type):
