@@ -139,9 +139,10 @@ class SkepStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         partitions = self._log.partitions()
         present = self._log.present(partitions)
         self._log.check(position, present)
-        if self._log.is_forked(position, present):
-            return self._rewound(position, partitions, present, limit).to_json()
+        is_forked = self._log.is_forked(position, present)
         self._log.check_losses(position, partitions)
+        if is_forked:
+            return self._rewound(position, partitions, present, limit).to_json()
         end = self._end(position, partitions, present, limit) or position
         self._renew_hold(partitions, end if end.held != end.seen else position)
         self._planned = end
