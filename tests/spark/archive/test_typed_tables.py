@@ -81,6 +81,13 @@ def shop(database_url, tmp_path, writer):
 
 
 @pytest.fixture
+def duck():
+    """DuckDB without threads that would outlive the test."""
+    with duckdb.connect(config={"threads": 1}) as connection:
+        yield connection
+
+
+@pytest.fixture
 def changed_shop(shop):
     """A queue that was archived in part under one schema and in part under the next."""
     configure(shop, FIRST)
@@ -99,7 +106,7 @@ def check(rows):
 
 @pytest.mark.parametrize("is_compacted", [False, True])
 def test_duckdb_and_polars_agree_with_the_log_across_a_schema_change(
-    changed_shop, is_compacted, monkeypatch
+    changed_shop, is_compacted, duck, monkeypatch
 ):
     monkeypatch.setenv("POLARS_ICEBERG_PLANNER", "pyiceberg")  # else it asks for a plugin
     if is_compacted:
@@ -109,7 +116,7 @@ def test_duckdb_and_polars_agree_with_the_log_across_a_schema_change(
     with changed_shop.lake() as lake:
         table = find_typed_table(lake, "orders")
         assert len(lake.files("orders")) == (1 if is_compacted else 2)
-        found = duckdb.sql(duckdb_statement(lake.plain_files("orders")))
+        found = duck.sql(duckdb_statement(lake.plain_files("orders")))
         check(found.query("found", QUERY).fetchall())
         polar = polars.scan_iceberg(table).collect()
         check(polar.sql(QUERY.replace("found", "self")).rows())
@@ -120,8 +127,8 @@ def test_duckdb_and_polars_agree_with_the_log_across_a_schema_change(
         assert lines[5] == [{"sku": "b", "count": 2}]
 
 
-def test_a_reader_of_both_tiers_finds_the_same_in_the_log_and_in_the_lake(changed_shop):
-    live = duckdb.from_arrow(open_queue("orders", changed_shop.url, tier="live"))
+def test_a_reader_of_both_tiers_finds_the_same_in_the_log_and_in_the_lake(changed_shop, duck):
+    live = duck.from_arrow(open_queue("orders", changed_shop.url, tier="live"))
     check(live.query("found", QUERY).fetchall())
 
     changed_shop.read_all()
@@ -130,7 +137,7 @@ def test_a_reader_of_both_tiers_finds_the_same_in_the_log_and_in_the_lake(change
     changed_shop.writer.push({"amount": 9, "branch": "east"})
 
     *archived, last = (
-        duckdb.from_arrow(open_queue("orders", changed_shop.url)).query("found", QUERY).fetchall()
+        duck.from_arrow(open_queue("orders", changed_shop.url)).query("found", QUERY).fetchall()
     )
     check(archived)
     assert last[:2] == (9, "east")
