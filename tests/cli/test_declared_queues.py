@@ -88,9 +88,12 @@ def test_several_documents_are_one_declaration():
         ("queues: {a: {options: {zzz: 5}}}", "unknown queue option zzz"),
         (
             "queues: {a: {options: {leaseTime: soon}}}",
-            "queue option: Expected `int",
+            'queue a: leaseTime cannot be "soon": it is a whole number',
         ),
-        ("queues: {a: {options: {ackMode: never}}}", "option: Invalid enum value"),
+        (
+            "queues: {a: {options: {ackMode: never}}}",
+            'ackMode cannot be "never": it is cumulative or individual',
+        ),
         ("queues: {a: {leaseTime: 5}}", "unknown field `leaseTime`"),
         ("queues: {a: {}, a: {}}", "duplicate key a"),
         ("queues: {a: {}}\n---\nqueues: {a: {}}", "queue a is declared twice"),

@@ -345,19 +345,9 @@ async def turn_to_conflation(queen, queue):
 
 
 async def go_beyond_the_message_plane(queen, queue):
-    kv, timers, ephemeral = queen.kv, queen.timers, queen.ephemeral
+    timers, ephemeral = queen.timers, queen.ephemeral
     timer = queen.timer(queue).key("k").payload(1).partition("p").txn("t")
     calls = {
-        "kv.batch": kv.batch([kv.op.get("ns", "k")]),
-        "kv.get": kv.get("ns", "k"),
-        "kv.get_many": kv.get_many("ns", ["k"]),
-        "kv.get_prefix": kv.get_prefix("ns", "k"),
-        "kv.list_all": kv.list_all("ns", "k"),
-        "kv.put": kv.put("ns", "k", 1, ttl_seconds=9),
-        "kv.put_if_absent": kv.put_if_absent("ns", "k", 1, ttl_seconds=9),
-        "kv.delete": kv.delete("ns", "k"),
-        "kv.incr": kv.incr("ns", "k", ttl_seconds=9),
-        "kv.once": kv.once("ns", "k", ttl_seconds=9),
         "timers.batch": timers.batch([{"op": "cancel", "queue": queue, "timerKey": "k"}]),
         "timers.schedule": timers.schedule(queue, "k", 1, delay_ms=1),
         "timers.reschedule": timers.reschedule(queue, "k", 1, delay_ms=1),

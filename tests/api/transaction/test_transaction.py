@@ -407,9 +407,18 @@ async def test_an_ack_that_cannot_be_fails_the_transaction(client, queue, member
             b'{"operations":[{"type":"push","queue":"q"}],"requiredLeases":"x"}',
             "requiredLeases must be an array",
         ),
-        (b'{"operations":[{"type":"push","queue":"q"}],"kv":[{"op":"put"}]}', "no kv, timers and"),
-        (b'{"operations":[{"type":"push","queue":"q"}],"timers":[{}]}', "no kv, timers and"),
-        (b'{"operations":[{"type":"push","queue":"q"}],"positions":[{}]}', "no kv, timers and"),
+        (
+            b'{"operations":[{"type":"push","queue":"q"}],"kv":[{"op":"put"}]}',
+            "do not take kv, timers and",
+        ),
+        (
+            b'{"operations":[{"type":"push","queue":"q"}],"timers":[{}]}',
+            "do not take kv, timers and",
+        ),
+        (
+            b'{"operations":[{"type":"push","queue":"q"}],"positions":[{}]}',
+            "do not take kv, timers and",
+        ),
         (
             b'{"operations":[%b]}' % b",".join([b'{"type":"push","queue":"q"}'] * 10_001),
             "more than 10000 operations",

@@ -2,6 +2,8 @@
 
 from datetime import timedelta
 
+import asyncpg
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
@@ -255,14 +257,25 @@ class Operators(Actions):
         self.plane.letters -= {letter for _, letter in chosen}
 
     def delete_and_create_queue(self):
-        """Delete the queue; the next client finds an empty one of the same name."""
+        """Delete the queue; the next client finds an empty one of the same name.
+
+        A reader outside that is behind keeps the queue.
+        """
+        if self.plane.is_held(self.plane.partitions, self.log.now):
+            with pytest.raises(asyncpg.PostgresError) as refused:
+                self.arun(self._remove_queue())
+            assert refused.value.sqlstate == "SK411"
+            return
         self.arun(self._delete_queue())
         self.plane = Plane()
         self.positions = []  # they count the segments of the queue that is gone
         self.arun(self._create_queue())
 
+    async def _remove_queue(self):
+        return await self.log.value("select skep.remove_queue($1)", self.queue)
+
     async def _delete_queue(self):
-        assert await self.log.value("select skep.remove_queue($1)", self.queue) == self.queue_id
+        assert await self._remove_queue() == self.queue_id
         while await self.log.value("select skep.sweep_removed_queue($1, 10)", self.queue_id):
             pass
         assert await self.log.value(LEFT_BEHIND, self.queue_id) == 0

@@ -131,7 +131,7 @@ class Transaction:
 def _flatten(body: TransactionBody) -> list[PushItem | AckItem]:
     """Return the operations one by one: a push of many items is many operations."""
     if body.kv or body.timers or body.positions:
-        raise BadRequest("this broker has no kv, timers and positions; nothing was done")
+        raise BadRequest("transactions do not take kv, timers and positions; nothing was done")
     if not body.operations:
         raise BadRequest("operations array cannot be empty")
     items: list[PushItem | AckItem] = []

@@ -1,9 +1,9 @@
 -- remove_queue: make a queue unreachable.
 -- Returns the queue's id, for sweep_removed_queue; null if there is no such queue.
 -- Raises  SK411 if a hold keeps messages of it for a reader.
--- Locks   skep.hold in share mode, as held_from; the skep.queue row for update, which waits for sessions that create partitions or groups;
---         then its skep.scheduled rows, skipping those being sequenced, which find the queue gone
---         and are dropped.
+-- Locks   skep.hold in share mode, as held_from; the skep.queue row for update, which waits for
+--         sessions that create partitions or groups; then its skep.scheduled rows, skipping those
+--         being sequenced, which find the queue gone and are dropped.
 -- Why     The queue and its groups are few rows, its partitions may be a hundred thousand. Without
 --         the former, polls and acks find no group, pushes no queue (see push_segments), listings
 --         neither; the name can be created anew and inherits nothing. Readers on Spark without a
