@@ -260,7 +260,7 @@ def test_q_ends_it_and_leaves_the_terminal_as_it_was(broker, api, queue, config_
             try:
                 drawn = read_until(ours, b"queue-")
                 os.write(ours, b"\r")
-                read_until(ours, b"queue queue")
+                read_until(ours, b"in and out")  # of the first queue, whichever it is
                 os.write(ours, b"\x1b[D?")
                 read_until(ours, b"show or hide")
                 os.write(ours, b"q")

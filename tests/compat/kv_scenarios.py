@@ -14,6 +14,7 @@ async def read_and_write(queen, ns):
     changed = await kv.put(ns, "a/1", 2, forever=True, expect=put["version"])
     await kv.put(ns, "a/2", None, forever=True)
     many = await kv.get_many(ns, ["a/2", "none"])
+    page = await kv.get_prefix(ns, "a/", limit=1)
     return {
         "missing": bool(missing),
         "put": bool(put),
@@ -21,6 +22,7 @@ async def read_and_write(queen, ns):
         "refused": [bool(refused), refused["reason"], refused["value"]],
         "changed": [bool(changed), changed["version"] > put["version"]],
         "many": [[row["key"] for row in many["rows"]], many["missing"]],
+        "page": [[row["key"] for row in page["rows"]], page["truncated"]],
         "listed": [row["key"] for row in await kv.list_all(ns, "a/", limit=1)],
         "deleted": [bool(await kv.delete(ns, "a/1")), bool(await kv.delete(ns, "a/1"))],
     }

@@ -17,6 +17,7 @@ def test_keys_are_read_written_and_listed(play):
         "refused": [False, "version", {"n": 1}],
         "changed": [True, True],
         "many": [["a/2"], ["none"]],
+        "page": [["a/1"], True],
         "listed": ["a/1", "a/2"],
         "deleted": [True, False],
     }

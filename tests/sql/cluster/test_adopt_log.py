@@ -2,17 +2,18 @@ import pytest
 
 ADOPT = "select skep.adopt_log()"
 IDENTITY = "select skep.system_identity()"
+MADE_HERE = (
+    "update skep.identity set server = skep.server_identity(),"
+    " name = skep.server_identity(), xid = pg_current_xact_id()"
+)
 
 
 @pytest.fixture(autouse=True)
 def identity(arun, log):
-    arun(
-        log.execute(
-            "update skep.identity set server = skep.server_identity(),"
-            " name = skep.server_identity(), xid = pg_current_xact_id()"
-        )
-    )
-    return arun(log.value(IDENTITY))
+    arun(log.execute(MADE_HERE))
+    yield arun(log.value(IDENTITY))
+    # The tests that come later share the database.
+    arun(log.execute(MADE_HERE))
 
 
 async def test_what_moved_keeps_its_name_and_its_readers(log, identity):
