@@ -10,6 +10,8 @@ SERVER := $(VENV)/.server
 INSTALLED := $(VENV)/.installed
 # Two test processes suit two cores; `make test JOBS=1` runs one test at a time.
 JOBS ?= 2
+# Files that share something expensive stay in one process, and are taken in the order of tests/conftest.py.
+PROCESSES := -n $(JOBS) --dist loadgroup --no-loadscope-reorder
 ARGS ?=
 # `--quick` and `--help` reach the Spark benchmark too.
 SPARK_ARGS ?= $(if $(findstring --quick,$(ARGS)),--messages 200000) $(filter --help,$(ARGS))
@@ -30,10 +32,10 @@ run: ## Start the broker on port 6632 with an embedded PostgreSQL (ARGS="--port 
 	@$(BIN)/skep serve $(ARGS)
 
 check: lint ## Check what can be checked in minutes: lint, unit tests, SQL tests of changed functions
-	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup tests/tidy tests/typecheck tests/unit $$($(BIN)/python tools/changed_sql_tests.py)
+	$(BIN)/python -m pytest -q $(PROCESSES) tests/tidy tests/typecheck tests/unit $$($(BIN)/python tools/changed_sql_tests.py)
 
 test: lint dashboard ## Check everything: lint, then the whole test suite
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
+	$(BIN)/python -m pytest $(PROCESSES)
 
 lint: $(INSTALLED) ## Check style, formatting, types and the direction of imports
 	$(BIN)/ruff check .

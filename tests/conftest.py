@@ -51,6 +51,7 @@ LONGEST_FIRST = (
 """Folders whose files take longest: begun last, one of them would leave a process without work."""
 
 
+@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in the same hook
 def pytest_collection_modifyitems(items):
     on_spark = {item.path for item in items if "spark" in item.fixturenames}
 
