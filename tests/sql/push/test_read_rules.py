@@ -7,6 +7,7 @@ async def test_the_rules_of_the_queues_named_are_returned(log):
         overflow="drop_oldest",
         json_schema={"type": "object"},
         deferral="always",
+        is_strict=True,
     )
     await log.configure("wax")
 
@@ -21,4 +22,5 @@ async def test_the_rules_of_the_queues_named_are_returned(log):
         "drop_oldest",
         '{"type": "object"}',
         "always",
+        True,
     )
