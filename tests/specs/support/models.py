@@ -75,7 +75,8 @@ CUMULATIVE = DELIVERY_SIZE | {"LeasesMax": "4", "Individual": "FALSE"}
 INDIVIDUAL = DELIVERY_SIZE | {"LeasesMax": "3", "Individual": "TRUE"}
 FAILOVER_SIZE = {"Count": "5", "AheadMax": "3", "KillsMax": "3"}
 WAKE_UP_SIZE = {"Pushers": "{p1, p2, p3}"}
-POSITIONS_SIZE = {"XidMax": "4", "EpochsMax": "3", "CrashesMax": "1"}
+POSITIONS_SIZE = {"XidMax": "4", "EpochsMax": "3", "CrashesMax": "1", "FailoversMax": "0"}
+WITH_FAILOVER = POSITIONS_SIZE | {"XidMax": "3", "EpochsMax": "2", "FailoversMax": "1"}
 
 SOUND_MODELS = [
     Model(module="Push", constants=WITH_WINDOW, invariants=PUSH),
@@ -101,6 +102,7 @@ SOUND_MODELS = [
         properties=("EverythingIsDelivered",),
     ),
     Model(module="Positions", constants=POSITIONS_SIZE, invariants=POSITIONS),
+    Model(module="Positions", constants=WITH_FAILOVER, invariants=POSITIONS, note=", failover"),
 ]
 
 
@@ -130,6 +132,7 @@ MISTAKES = [
     _mistake("Positions", POSITIONS_SIZE, "is a transaction id", "ExactlyOnce"),
     _mistake("Positions", POSITIONS_SIZE, "is not cut", "ExactlyOnce"),
     _mistake("Positions", POSITIONS_SIZE, "keeps no record", "NothingTwice"),
+    _mistake("Positions", WITH_FAILOVER, "knows no timeline", "ExactlyOnce"),
 ]
 """Each is found by the one invariant that it must break."""
 

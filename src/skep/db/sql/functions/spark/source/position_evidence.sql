@@ -3,6 +3,7 @@
 -- Returns one row. created_us: when the segments of p_xid in these queues were created, in
 --         microseconds since the epoch. kept: the newest transaction known to have committed on
 --         that timeline and to be here; null if there is none.
+-- Model   Positions!IsValid
 -- Why     After a failover to a standby that was behind, or a recovery to an earlier time,
 --         transaction ids are given out again. They are not below one that is still here.
 create function skep.position_evidence(p_queue_id integer[], p_xid bigint, p_timeline integer)
