@@ -27,8 +27,13 @@ class Database:
     """Lets calls wait for its return for as long as a pool of connections does."""
 
     is_away = False
+    is_silent_after_s = None
+    """After so many seconds it is known that it is away; until then calls wait."""
 
     async def call(self, statement, *arguments):
+        if self.is_silent_after_s is not None:
+            await asyncio.sleep(self.is_silent_after_s)
+            self.is_away = True
         if self.is_away:
             await asyncio.sleep(PATIENCE_S)
             raise Unavailable
@@ -82,3 +87,14 @@ async def test_a_queue_that_is_not_known_is_not_waited_for_while_the_database_is
         await scopes.require(BEEKEEPER, Level.READ_WRITE, queues={"new"})
 
     assert loop.time() - began_at == pytest.approx(AWAY_S)
+
+
+async def test_of_a_database_that_falls_silent_counts_what_it_said_last(scopes, database):
+    database.is_silent_after_s = 1.25
+    loop = asyncio.get_running_loop()
+    began_at = loop.time()
+
+    permitted = await scopes.permitted(BEEKEEPER, Level.READ_WRITE, NAMESPACES)
+
+    assert permitted == {"swarm"}
+    assert loop.time() - began_at < 2

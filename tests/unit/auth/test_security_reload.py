@@ -18,7 +18,7 @@ def key_file(tmp_path):
 @pytest.fixture
 def security(key_file):
     settings = Settings(jwt_enabled=True, jwt_algorithm="EdDSA", jwt_public_key_file=key_file)
-    return Security(settings, None, now=lambda: 0.0)
+    return Security(settings, None, now=lambda: 0.0, is_away=lambda: False)
 
 
 def header(name):

@@ -15,6 +15,7 @@ from skep.broker.overload.waiting_line import (
     Turn,
 )
 from skep.broker.pop.accept import Pop
+from skep.broker.pop.deadlines import Deadlines
 from skep.model.errors import (
     BadRequest,
     Congested,
@@ -380,7 +381,7 @@ def fallback_of(engine, line, *, deferral):
 
 def pop_of(engine, line):
     fallback = fallback_of(engine, line, deferral="asked")
-    return FullPop(engine, Directory(), None, fallback, None, now=None)
+    return FullPop(engine, Directory(), None, fallback, Deadlines(lambda: False), now=None)
 
 
 async def test_a_poll_that_waits_hears_of_nothing_when_its_time_is_over(engine):

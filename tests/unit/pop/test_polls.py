@@ -1,6 +1,7 @@
 """How polls are accepted, and what they do when what they named is gone."""
 
 import asyncio
+from contextlib import suppress
 
 import msgspec
 import pytest
@@ -9,7 +10,7 @@ from skep.broker.directory import Directory, Group, Partition, Subscription
 from skep.broker.overload.fallback import Fallback
 from skep.broker.overload.waiting_line import Line, PartitionWatch
 from skep.broker.pop.accept import Poll, PollOptions, Pop
-from skep.broker.pop.deadlines import Deadlines
+from skep.broker.pop.deadlines import AWAY_S, LATE_S, LOOK_S, Deadlines
 from skep.broker.pop.discovery import DISCOVER_CALL, Discovery, Search
 from skep.broker.pop.long_poll import LongPolls
 from skep.broker.pop.parking import SweepPolicy
@@ -71,10 +72,11 @@ class Setting:
         policy = SweepPolicy(interval_s_min=0.1, interval_s_max=1.0, slack_s=0.2)
         self.long_polls = LongPolls(Database(), policy)
         now = asyncio.get_running_loop().time
-        line = Line(self.engine, wait_s=0.5, weight_max=1_000_000)
+        line = Line(self.engine, wait_s=3, weight_max=1_000_000)
         watch = PartitionWatch(Database(), line.free)
         fallback = Fallback(self.engine, line, watch, self.directory, "never")
-        deadlines = Deadlines(lambda: False)
+        self.is_away = False
+        deadlines = Deadlines(lambda: self.is_away)
         self.pop = Pop(self.engine, self.directory, self.long_polls, fallback, deadlines, now=now)
         self.discovery = Discovery(Database(), self.pop, now=now)
         self.long_polls.start(self.pop.attempt)
@@ -191,9 +193,45 @@ async def test_a_poll_that_waits_for_its_group_is_answered_when_the_broker_stops
 
 
 class Trying:
-    def __init__(self, run_out):
-        self.deadline = asyncio.get_running_loop().time()
+    def __init__(self, run_out, *, wait_s=0.0):
+        self.deadline = asyncio.get_running_loop().time() + wait_s
         self.run_out = run_out
+
+
+@pytest.mark.parametrize(
+    ("is_away", "wait_s", "has_own_end", "answered_after_s"),
+    [
+        (True, 0, False, AWAY_S),
+        (True, 0, True, AWAY_S),
+        (True, 3, False, 3),
+        (False, 0, False, AWAY_S + LATE_S),
+        (False, 3, False, 3 + LATE_S),
+        (False, 0, True, None),
+    ],
+)
+async def test_a_poll_that_tries_is_answered_in_its_own_time(
+    is_away, wait_s, has_own_end, answered_after_s
+):
+    deadlines, answered = Deadlines(lambda: is_away), asyncio.Event()
+    loop = asyncio.get_running_loop()
+    began_at = loop.time()
+
+    deadlines.begin(Trying(answered.set, wait_s=wait_s), has_own_end=has_own_end)
+    with suppress(TimeoutError):
+        await asyncio.wait_for(answered.wait(), 60)
+
+    took_s = loop.time() - began_at if answered.is_set() else None
+    assert took_s == pytest.approx(answered_after_s, abs=2 * LOOK_S)
+
+
+async def test_a_poll_that_waits_for_room_is_refused_in_time_by_a_silent_database():
+    setting = Setting()
+    setting.is_away = setting.engine.is_full = True
+    setting.pop.pop(setting.poll(wait_s=0), waits=False)
+    setting.pop.pop(setting.poll(wait_s=0.3), waits=True)
+    await asyncio.sleep(AWAY_S + 2 * LOOK_S)
+
+    assert (setting.bodies, list(map(type, setting.errors))) == ([None], [Unavailable])
 
 
 async def test_a_poll_that_cannot_be_answered_keeps_no_other_from_its_answer():

@@ -34,7 +34,9 @@ class Broker:
         self.worker_index: Final = assignment.index
         self.core: Final = Core(assignment, wake=self._wake)
         core = self.core
-        self.security: Final = Security(core.settings, core.vital, now=core.now)
+        self.security: Final = Security(
+            core.settings, core.vital, now=core.now, is_away=lambda: core.reach.is_away(core.vital)
+        )
         self.settings_in_force: Final = SettingsInForce(core.settings, assignment.origins)
         self.failover: Final = FailoverParts(core)
         self.overload: Final = OverloadParts(core)

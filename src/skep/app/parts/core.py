@@ -17,6 +17,7 @@ from skep.broker.pop.execute import POP_CALL, POP_PARTITION_CALL
 from skep.broker.push.execute import HAND_OVER_CALL, PUSH_CALL, PUSH_GUARANTEED_CALL
 from skep.broker.streams import CYCLE_CALL
 from skep.broker.transaction.transaction import TRANSACT_CALL
+from skep.db.access.reach import Reach
 from skep.db.access.slots import HOT_PATH, ONE_OFF, Slots
 from skep.engine.driver import Engine
 from skep.model.encryption import KeyRing
@@ -95,6 +96,7 @@ class Core:
             "vital": self.vital,
             "housekeeping": self.housekeeping,
         }
+        self.reach: Final = Reach(tuple(self._pools.values()), self.vital)
         self.engine: Final = Engine(
             engine_core(settings), patience_s=PATIENCE_S, meters=self.meters
         )
@@ -112,6 +114,7 @@ class Core:
             await pool.open()
         (row,) = await self.vital.call("select hash_seed from skep.installation")
         self.hash_seed = row["hash_seed"]
+        self.reach.start()
 
     def hurry(self) -> None:
         """Wait no longer for a database that is away."""
@@ -120,6 +123,7 @@ class Core:
 
     async def close(self) -> None:
         """Finish the calls under way, and disconnect."""
+        self.reach.stop()
         for pool in self._pools.values():
             await pool.close()
 

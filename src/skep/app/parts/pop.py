@@ -47,7 +47,7 @@ class PopParts:
             core.directory,
             self.long_polls,
             fallback,
-            Deadlines(lambda: not core.hot.connected_count),
+            Deadlines(lambda: core.reach.is_away(core.hot)),
             now=core.now,
         )
         self.discovery: Final = Discovery(core.vital, self.pop, now=core.now)

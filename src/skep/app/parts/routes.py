@@ -65,7 +65,7 @@ def api_routes(broker: Broker) -> Sequence[ControllerRouterHandler]:
                 slots,
                 queues_max=observation.queues_max,
                 now=core.now,
-                is_away=lambda: not (core.hot.connected_count and slots.connected_count),
+                is_away=lambda: core.reach.is_away(core.hot, slots),
             ),
         ),
         *chart_routes(

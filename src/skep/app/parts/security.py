@@ -28,14 +28,21 @@ _log = logging.getLogger(__name__)
 class Security:
     """Access control and TLS of one process."""
 
-    def __init__(self, settings: Settings, slots: Slots, *, now: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        slots: Slots,
+        *,
+        now: Callable[[], float],
+        is_away: Callable[[], bool],
+    ) -> None:
         """Read keys and certificates; `BadRequest` if they cannot be used."""
         self._settings: Final = settings
         self._authenticator: Final = _authenticator(settings) if settings.jwt_enabled else None
         self._key_server: Final = _key_server(settings, self._authenticator)
         self.tls: Final = server_tls(settings)
         self.guard: Final = Guard(
-            Scopes(Ownership(slots, now=now, is_away=lambda: not slots.connected_count)),
+            Scopes(Ownership(slots, now=now, is_away=is_away)),
             authenticator=self._authenticator,
             public_paths=listed(settings.jwt_skip_paths),
         )

@@ -188,6 +188,7 @@ class Pop:
 
         deadline = poll.deadline if waits else fallback.deadline()
         turn = Turn(attempt, refuse)
+        self.watch(poll, has_own_end=True)
         fallback.stand(Priority.POP, turn, weight=_LINE_WEIGHT, deadline=deadline)
 
     def pop_messages(self, poll: Poll, *, is_admitted: bool = False) -> None:
@@ -223,6 +224,7 @@ class Pop:
             poll.partition = partition
         if poll.waits and poll.deadline > self.now() and self.long_polls.join(poll):
             poll.pop, poll.long_polls = self, self.long_polls
+            self.deadlines.end(poll)
             return
         self.attempt(poll, is_admitted=is_admitted)
 
@@ -290,10 +292,10 @@ class Pop:
             self.directory.forget_partition(poll.partition)
         self._start_over(poll)
 
-    def watch(self, poll: Poll) -> None:
-        """Answer a poll that tries when its time is over, should the database be silent."""
+    def watch(self, poll: Poll, *, has_own_end: bool = False) -> None:
+        """Answer a poll that tries when its time is over, should the database not answer."""
         poll.pop = self
-        self.deadlines.begin(poll)
+        self.deadlines.begin(poll, has_own_end=has_own_end)
 
     def _start_over(self, poll: Poll) -> None:
         if not poll.is_settled:

@@ -131,7 +131,6 @@ class Discovery:
         task = asyncio.get_running_loop().create_task(self._serve(search))
         self._tasks[search] = task
         search.abort = task.cancel
-        self._pop.deadlines.begin(search)
         task.add_done_callback(lambda _: self._end(search))
 
     def _end(self, search: Search) -> None:
@@ -203,11 +202,14 @@ class Discovery:
 
     async def _find(self, search: Search) -> Sequence[tuple[str, int]]:
         """Return the queues that fit and that the client may use."""
+        self._pop.deadlines.begin(search)
         found = await self._list_queues(search)
-        if search.permitted is None:
-            return found
-        permitted = await search.permitted([name for name, _ in found])
-        return [(name, priority) for name, priority in found if name in permitted]
+        if search.permitted is not None:
+            permitted = await search.permitted([name for name, _ in found])
+            found = [(name, priority) for name, priority in found if name in permitted]
+        # One that does not wait takes its time for many queues: their polls end one by one.
+        self._pop.deadlines.begin(search, has_own_end=not search.waits)
+        return found
 
     async def _wait(self, search: Search, polls: dict[str, _QueuePoll]) -> None:
         """Park a poll on every queue, also on those that appear meanwhile."""

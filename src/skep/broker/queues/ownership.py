@@ -18,6 +18,8 @@ from skep.model.errors import Unavailable
 NAMESPACE_KNOWN_FOR_S: Final = 5.0
 AWAY_S: Final = 1.0
 """How long to wait for a database that is away."""
+LOOK_S: Final = 0.25
+"""How often to look whether it is."""
 ENTRIES_MAX: Final = 100_000
 
 
@@ -65,7 +67,14 @@ class Ownership:
         known = {queue: self.known_namespace(queue) for queue in queues}
         unknown = [queue for queue, namespace in known.items() if namespace is None]
         if unknown:
-            rows = await self._ask("namespaces_of_queues", unknown)
+            rows: Sequence[Any] = ()
+            try:
+                rows = await self._ask("namespaces_of_queues", unknown)
+            except Unavailable:
+                # That it is away may not have been known before.
+                known = {queue: self.known_namespace(queue) for queue in queues}
+                if None in known.values():
+                    raise
             found: dict[str, str] = {row["queue"]: row["namespace"] for row in rows}
             asked_at = self._now()
             for queue, namespace in found.items():
@@ -76,11 +85,16 @@ class Ownership:
         return {queue: namespace for queue, namespace in known.items() if namespace is not None}
 
     async def _ask(self, function: str, subjects: Sequence[object]) -> Sequence[Any]:
+        asked_at = self._now()
+        asking = asyncio.ensure_future(self._sql.rows(function, subjects))
         try:
-            async with asyncio.timeout(AWAY_S if self._is_away() else None):
-                return await self._sql.rows(function, subjects)
-        except TimeoutError:
-            raise Unavailable from None
+            while True:
+                if (await asyncio.wait({asking}, timeout=LOOK_S))[0]:
+                    return asking.result()
+                if self._is_away() and self._now() - asked_at >= AWAY_S:
+                    raise Unavailable
+        finally:
+            asking.cancel()
 
 
 def _make_room(entries: "OrderedDict[Any, Any]") -> None:

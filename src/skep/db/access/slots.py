@@ -140,6 +140,8 @@ class Slots:
         """Of the waits for a reachable database."""
         self.connected_count = 0
         self.call_count = 0
+        self.answer_count = 0
+        """How often the server answered, be it with an error."""
         self.listener: Callable[[bool], None] | None = None
         """Called when the last connection is lost, and when the first one is back."""
 
@@ -226,6 +228,7 @@ class Slots:
                 sent_before = slot.wire.queries_count
                 rows = await prepared.fetch(*arguments)
                 row_count = len(rows)
+                self.answer_count += 1
                 return rows
         except TimeoutError as error:
             slot.connection.terminate()
@@ -237,6 +240,7 @@ class Slots:
             slot.connection.terminate()
             raise
         except (*CONNECTION_FAILURES, ValueError) as error:
+            self.answer_count += 1
             if getattr(error, "sqlstate", None) in {"0A000", "42883"}:
                 slot.prepared.clear()
             failure = translate(error)
