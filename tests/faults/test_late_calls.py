@@ -8,6 +8,7 @@ import asyncio
 
 import pytest
 
+from skep.model.errors import Unavailable
 from tests.faults.support.in_process import item, running
 from tests.sql.support.waiting import eventually
 
@@ -111,5 +112,65 @@ async def test_a_claim_that_arrives_after_it_was_repeated_takes_nothing(proxy, s
         fault.released.set()
         await fault.over.wait()
         second = await broker.pop("hive", auto_ack=auto_ack)
+
+    assert sorted(names(first) + names(second)) == ["1", "2"]
+
+
+@LEASED_OR_NOT
+@pytest.mark.parametrize("connections", [1, 2])
+async def test_a_claim_that_arrives_after_its_poll_was_refused_is_given_back(
+    proxy, sql, monkeypatch, caplog, auto_ack, connections
+):
+    monkeypatch.setattr("skep.app.parts.core.PATIENCE_S", 0.2)
+    async with running(proxy.url, connections=connections) as broker:
+        await broker.push(item("hive", "1"))
+        await open_connections(broker, proxy, connections)
+        fault = proxy.at_next(POP, "late")
+        proxy.shut_door()
+        poll = broker.start_poll("hive", auto_ack=auto_ack)
+        with pytest.raises(Unavailable):
+            await poll.answered
+        await eventually(lambda: caplog.text.count("gave up 1 units") >= 2)  # it, and its undoing
+
+        fault.released.set()
+        await fault.over.wait()
+        proxy.open_door()
+        (message,) = await broker.pop("hive", wait_s=30)
+
+    assert (message["transactionId"], message["deliveryAttempt"]) == ("1", 1)
+
+
+async def open_connections(broker, proxy, count):
+    """Let the broker have one or two connections for messages."""
+    await broker.pop("hive", group="warm up")
+    if count > 1:
+        fault = proxy.at_next(POP, "hold")
+        held = broker.start_poll("hive", group="warm up")
+        await fault.struck.wait()
+        await broker.pop("hive", group="other")
+        fault.released.set()
+        await held.answered
+    assert broker.broker.core.hot.connected_count == count
+
+
+async def test_the_next_claim_does_not_bury_one_that_was_acknowledged_for_a_client_that_is_gone(
+    proxy, sql
+):
+    async with running(proxy.url) as broker:
+        await broker.push(item("hive", "1"), item("hive", "2"))
+        await open_connections(broker, proxy, 2)
+        claim, next_claim = proxy.at_next(POP, "hold"), proxy.at_next(POP, "hold")
+        release = proxy.at_next("skep.release_claims(", "hold")
+        gone = broker.start_poll("hive", auto_ack=True)
+        await claim.struck.wait()
+        broker.broker.pop.pop.abort(gone)
+        poll = broker.start_poll("hive", auto_ack=True)
+
+        claim.released.set()
+        await release.struck.wait()
+        next_claim.released.set()
+        first = await poll.answered
+        release.released.set()
+        second = await broker.pop("hive", auto_ack=True)
 
     assert sorted(names(first) + names(second)) == ["1", "2"]

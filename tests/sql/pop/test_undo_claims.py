@@ -122,11 +122,13 @@ async def test_all_claims_that_a_failover_left_in_doubt_are_undone_in_one_call(l
     (partition,) = await log.provision("hive", "a")
     groups = {name: await log.subscribe("hive", name) for name in ("bees", "wasps", "ants")}
     await log.push(partition, "x")
-    claims = []
+    claims, answers = [], []
     for name, group in groups.items():
         poll = Poll(auto_ack=name == "ants")
         await log.pop(group, poll)
-        claims.append(UnwantedClaim(Group("hive", name, 1, group), poll.lease_id))
+        claims.append(
+            UnwantedClaim(Group("hive", name, 1, group), poll.lease_id, (), answers.append)
+        )
     calls, woken = [], []
 
     async def call(statement, *arguments):
@@ -134,11 +136,12 @@ async def test_all_claims_that_a_failover_left_in_doubt_are_undone_in_one_call(l
         return await log.rows(statement, *arguments)
 
     announcer = SimpleNamespace(announce=lambda *arguments: woken.append(arguments))
-    returns = ClaimReturns(SimpleNamespace(call=call), announcer)
+    returns = ClaimReturns(SimpleNamespace(call=call), announcer, is_whole=lambda: True)
 
     await returns.undo(claims, is_repeated=False)
 
     assert len(calls) == 1
     assert all(claim.is_settled for claim in claims)
+    assert answers == [None] * 3
     assert len(woken) == 3
     assert [(await log.pop(group)).offsets for group in groups.values()] == [[1]] * 3

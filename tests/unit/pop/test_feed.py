@@ -55,7 +55,8 @@ class Hall:
     def abort(self, poll):
         self.aborted.append(poll)
 
-    def give_back(self, group, lease_id, partition_ids):
+    def give_back(self, group, lease_id, partition_ids, *, is_fenced=True):
+        del is_fenced
         self.given_back.append((group, lease_id, partition_ids))
 
     def serve(self, *partitions):

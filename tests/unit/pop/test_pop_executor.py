@@ -41,8 +41,10 @@ class Broker:
 
     def __init__(self):
         self.given_back = []
+        self.unfenced = {}
 
-    def give_back(self, group, lease_id, partition_ids):
+    def give_back(self, group, lease_id, partition_ids, *, is_fenced=True):
+        del is_fenced
         self.given_back.append((group, lease_id, partition_ids))
 
     def park(self, poll):
@@ -143,7 +145,7 @@ async def test_a_claim_is_given_back_although_the_engine_is_full():
 def test_a_doubtful_claim_is_undone_although_the_engine_is_full():
     engine, client = FullEngine(), Client()
     pop = Pop(engine, Directory(), Broker(), None, None, now=lambda: 0.0)
-    client.poll.undo_claim = pop.undo_claim
+    client.poll.undo_claim = pop.undo_claim_of
 
     client.poll.end()
 

@@ -81,10 +81,11 @@ class PopParts:
             bytes_max=core.settings.pop_bytes_max,
             meters=core.meters,
             is_paused=lambda: failover.maintenance.is_pop_on,
+            is_whole=lambda: slots.is_whole,
         )
         self.hand_overs = HandOvers(self.pop, self.long_polls, polls)
         acks = AckExecutor(slots, self.leases, core.announcer, meters=core.meters)
-        returns = ClaimReturns(slots, core.announcer)
+        returns = ClaimReturns(slots, core.announcer, is_whole=lambda: slots.is_whole)
         core.engine.serve("pop", polls.execute)
         core.engine.serve("pop_partition", polls.execute)
         core.engine.serve("release", returns.release)

@@ -87,7 +87,7 @@ class Poll(Work):
     pop: "Pop | None" = None
     """Where it was accepted."""
     long_polls: "LongPolls | None" = None
-    undo_claim: Callable[[Group, UUID], None] | None = None
+    undo_claim: "Callable[[Poll], None] | None" = None
     """Set while it is unknown whether the claim was made; called if the poll ends meanwhile."""
     tried_at: float = 0.0
     fruitless_claims: int = 0
@@ -106,8 +106,7 @@ class Poll(Work):
             self.pop.deadlines.end(self)
         if self.undo_claim is not None:
             undo, self.undo_claim = self.undo_claim, None
-            assert self.group is not None
-            undo(self.group, self.lease_id)
+            undo(self)
 
     def fail(self, error: SkepError) -> None:
         """Refuse the poll, unless it can wait until the error has passed.
@@ -138,13 +137,19 @@ class UnwantedClaim(Work):
 
     group: Group
     lease_id: UUID
-    partition_ids: Collection[int] = ()
+    partition_ids: Collection[int]
     """The partitions claimed; none if it is unknown whether any were."""
+    answer: Callable[[SkepError | None], None]
+
+    def finish(self) -> None:
+        """Note that it was given back."""
+        self.is_settled = True
+        self.answer(None)
 
     def fail(self, error: SkepError) -> None:
-        """Leave the partitions to the end of their lease."""
+        """Note that it was not."""
         self.is_settled = True
-        _log.warning("a claim could not be given back: %s", error)
+        self.answer(error)
 
 
 @dataclass(slots=True, eq=False, frozen=True)
@@ -157,6 +162,9 @@ class Pop:
     fallback: Fallback
     deadlines: Deadlines
     now: Callable[[], float]
+    unfenced: dict[int, set[UUID]] = field(default_factory=dict[int, set[UUID]])
+    """Claims under way back, by group, of messages that were acknowledged on delivery. No lease
+    keeps others from the partition, and the next claim of it would bury them."""
 
     def pop(self, poll: Poll, *, waits: bool) -> None:
         """Serve a poll, unless it is aborted first.
@@ -265,17 +273,53 @@ class Pop:
         if poll.unit is not None:
             self.engine.withdraw(poll.unit)
 
-    def give_back(self, group: Group, lease_id: UUID, partition_ids: set[int]) -> None:
+    def give_back(
+        self, group: Group, lease_id: UUID, partition_ids: set[int], *, is_fenced: bool = True
+    ) -> None:
         """Release a claim whose messages no client will receive."""
-        self._return("release", UnwantedClaim(group, lease_id, partition_ids))
+        self._return(group, lease_id, partition_ids, is_fenced=is_fenced)
 
-    def undo_claim(self, group: Group, lease_id: UUID) -> None:
+    def undo_claim(self, group: Group, lease_id: UUID, *, is_fenced: bool = True) -> None:
         """Undo a claim of which it is unknown whether it was made; its poll has ended."""
-        self._return("undo", UnwantedClaim(group, lease_id))
+        self._return(group, lease_id, (), is_fenced=is_fenced)
 
-    def _return(self, operation: str, claim: UnwantedClaim) -> None:
-        """Give a claim back, however full the engine is: other polls wait for the partitions."""
-        self.engine.submit(operation, None, _WEIGHT, claim, is_admitted=True)
+    def undo_claim_of(self, poll: Poll) -> None:
+        """Undo what a poll that has ended may have claimed."""
+        assert poll.group is not None
+        self.undo_claim(poll.group, poll.lease_id, is_fenced=not poll.options.auto_ack)
+
+    def _return(
+        self, group: Group, lease_id: UUID, partition_ids: Collection[int], *, is_fenced: bool
+    ) -> None:
+        """Give a claim back, however full the engine is: other polls wait for the partitions.
+
+        While the database does not answer it is tried again: the lease may be a long one.
+        """
+        unfenced = self.unfenced
+        if not is_fenced:
+            unfenced.setdefault(group.group_id, set()).add(lease_id)
+
+        def submit() -> None:
+            claim = UnwantedClaim(group, lease_id, partition_ids, answer)
+            operation = "release" if partition_ids else "undo"
+            self.engine.submit(operation, None, _WEIGHT, claim, is_admitted=True)
+
+        def submit_again() -> None:
+            if not self.long_polls.is_stopped:
+                submit()
+
+        def answer(error: SkepError | None) -> None:
+            if isinstance(error, Unavailable):
+                asyncio.get_running_loop().call_later(RETRY_S, submit_again)
+                return
+            if error is not None:
+                _log.warning("a claim could not be given back: %s", error)
+            if not is_fenced:
+                unfenced[group.group_id].discard(lease_id)
+                if not unfenced[group.group_id]:
+                    del unfenced[group.group_id]
+
+        submit()
 
     def subscribe_again(self, group: Group, polls: Sequence[Poll]) -> None:
         """Start the polls of a deleted group over."""

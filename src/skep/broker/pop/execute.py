@@ -8,6 +8,7 @@ database does not know of all of them, so they are acknowledged and the partitio
 that is left with nothing tries again.
 """
 
+import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -46,16 +47,21 @@ the callback is called once."""
 class ClaimReturns:
     """Executes the operations `undo` and `release`; a claim is named by its id, so both may repeat.
 
-    Either wakes the polls of the queues.
+    Either wakes the polls of the queues. `is_whole` tells whether every broken connection has been
+    replaced: until then the session of one may still make the claim that is to be undone.
     """
 
-    def __init__(self, caller: Caller, announcer: Announcer) -> None:
+    def __init__(
+        self, caller: Caller, announcer: Announcer, *, is_whole: Callable[[], bool]
+    ) -> None:
         self._caller: Final = caller
         self._announcer: Final = announcer
+        self._is_whole: Final = is_whole
 
     async def undo(self, batch: Sequence[UnwantedClaim], *, is_repeated: bool) -> None:
         """Undo claims of which it is unknown whether they were made."""
         del is_repeated
+        _require_whole(self._is_whole)
         await self._caller.call(UNDO_CALL, None, [claim.lease_id for claim in batch])
         for claim in batch:
             self._end(claim, 1)
@@ -74,8 +80,27 @@ class ClaimReturns:
             self._end(claim, len(claim.partition_ids))
 
     def _end(self, claim: UnwantedClaim, partition_count: int) -> None:
-        claim.is_settled = True
+        claim.finish()
         self._announcer.announce(claim.group.queue_id, partition_count)
+
+
+def _require_whole(is_whole: Callable[[], bool]) -> None:
+    if not is_whole():
+        raise NotExecuted("a connection to the database is yet to be replaced")
+
+
+class _Call:
+    """Polls whose call is under way."""
+
+    __slots__ = ("is_over", "polls")
+
+    def __init__(self, polls: Sequence[Poll]) -> None:
+        self.polls: Final = polls
+        self.is_over: Final = asyncio.Event()
+
+    @property
+    def has_ended_unfenced(self) -> bool:
+        return any(poll.is_settled and poll.options.auto_ack for poll in self.polls)
 
 
 @dataclass(slots=True, eq=False, frozen=True)
@@ -93,20 +118,46 @@ class PopExecutor:
     """Of the messages that one call claims, for all polls in it together."""
     meters: Meters = field(default_factory=Meters)
     is_paused: Callable[[], bool] = lambda: False
+    is_whole: Callable[[], bool] = lambda: True
+    """As that of `ClaimReturns`."""
+    calls: dict[int, list[_Call]] = field(default_factory=dict[int, list[_Call]])
+    """Under way, by group."""
 
     async def execute(self, batch: Sequence[Poll], *, is_repeated: bool) -> None:
         """Claim for all polls in one call, and answer or park each of them."""
         for poll in batch:
             poll.unit = None  # it left; and a circle would wait for the cycle collector
+        group = batch[0].group
+        assert group is not None
+        while in_doubt := self._call_in_doubt(group):
+            await in_doubt.is_over.wait()
         polls = [poll for poll in batch if not poll.is_settled]
         if not polls:
             return
-        group = polls[0].group
-        assert group is not None
         self.meters.groups.polled.add(group.key)
+        call = _Call(polls)
+        calls = self.calls.setdefault(group.group_id, [])
+        calls.append(call)
+        try:
+            await self._serve_polls(group, polls, is_repeated=is_repeated)
+        finally:
+            calls.remove(call)
+            call.is_over.set()
+            if not calls:
+                del self.calls[group.group_id]
+
+    def _call_in_doubt(self, group: Group) -> _Call | None:
+        """Return a call that claims what has to go back before anything else is claimed."""
+        calls = self.calls.get(group.group_id, ())
+        return next((call for call in calls if call.has_ended_unfenced), None)
+
+    async def _serve_polls(self, group: Group, polls: Sequence[Poll], *, is_repeated: bool) -> None:
         doubtful = [p.lease_id for p in polls if is_repeated or p.undo_claim is not None]
-        if doubtful:
-            await self.caller.call(UNDO_CALL, group.group_id, doubtful)
+        unfenced = self.pop.unfenced.get(group.group_id, ())
+        if doubtful or unfenced:
+            if unfenced or not is_repeated:  # the session of a call that is repeated has ended
+                _require_whole(self.is_whole)
+            await self.caller.call(UNDO_CALL, group.group_id, [*doubtful, *unfenced])
         for poll in polls:
             poll.undo_claim = None
         if self.is_paused():
@@ -152,9 +203,9 @@ class PopExecutor:
         for poll in polls:
             if poll.is_settled:
                 assert poll.group is not None
-                self.pop.undo_claim(poll.group, poll.lease_id)
+                self.pop.undo_claim_of(poll)
             else:
-                poll.undo_claim = self.pop.undo_claim
+                poll.undo_claim = self.pop.undo_claim_of
 
     async def _claim(self, group: Group, polls: Sequence[Poll]) -> Sequence[Any]:
         leases = [poll.lease_id for poll in polls]
@@ -223,13 +274,13 @@ class PopExecutor:
         """Answer with what was claimed; give it back if the client is gone or it cannot be read."""
         partitions = {segment.partition_id for segment in taken}
         if poll.is_settled:
-            self.pop.give_back(group, poll.lease_id, partitions)
+            self._give_back(group, poll, partitions)
             self.long_polls.end_wait(poll)
             return
         try:
             batch = self._read_batch(group, poll, taken)
         except SkepError as error:
-            self.pop.give_back(group, poll.lease_id, partitions)
+            self._give_back(group, poll, partitions)
             poll.fail(error)
             return
         if not batch.messages:
@@ -237,12 +288,16 @@ class PopExecutor:
             return
         body = _full_body(group, poll.options, batch)
         if not poll.deliver(body):
-            self.pop.give_back(group, poll.lease_id, partitions)
+            self._give_back(group, poll, partitions)
         else:
             self._count_delivered(group, poll, batch, body, taken)
             if batch.left_out:
                 self._acknowledge_left_out(group, poll, batch, lambda: None)
         self.long_polls.end_wait(poll)
+
+    def _give_back(self, group: Group, poll: Poll, partitions: set[int]) -> None:
+        is_fenced = not poll.options.auto_ack
+        self.pop.give_back(group, poll.lease_id, partitions, is_fenced=is_fenced)
 
     def _acknowledge_left_out(
         self, group: Group, poll: Poll, batch: Batch, proceed: Callable[[], None]

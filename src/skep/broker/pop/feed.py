@@ -141,7 +141,9 @@ class Feed:
         self.stop()
         if self._batch is not None:
             batch, self._batch = self._batch, None
-            self._pop.give_back(batch.group, batch.lease_id, batch.partition_ids)
+            self._pop.give_back(
+                batch.group, batch.lease_id, batch.partition_ids, is_fenced=batch.is_leased
+            )
         held, self._lease_by_partition = self._lease_by_partition, {}
         return self._group, held
 
