@@ -17,6 +17,7 @@ from skep.model.errors import Refused
 
 GROUP = Group("hive", "bees", 1, 2)
 SEALED = b'[{"enc":"lost-key","transactionId":"t","data":"c2VhbGVk"}]'
+EXPIRED = b'[{"expiresAt":"2026-01-01T00:00:00+00:00","transactionId":"t","data":1}]'
 PLAIN = b'[{"transactionId":"t","data":1}]'
 
 
@@ -42,6 +43,7 @@ class Broker:
     def __init__(self):
         self.given_back = []
         self.unfenced = {}
+        self.passing_over = []
 
     def give_back(self, group, lease_id, partition_ids, *, is_fenced=True):
         del is_fenced
@@ -57,7 +59,8 @@ class Broker:
         pass
 
     def pass_over(self, group, lease_id, addresses, then):
-        pytest.fail("nothing is to be passed over")
+        del group, lease_id, addresses
+        self.passing_over.append(then)
 
 
 class Client:
@@ -127,6 +130,20 @@ async def test_messages_that_cannot_be_opened_are_given_back_and_fail_only_their
     assert broker.given_back == [(GROUP, unlucky.poll.lease_id, {7})]
     assert [message["data"] for message in lucky.bodies[0]["messages"]] == [1]
     assert lucky.errors == []
+    assert broker.passing_over == []
+
+
+@pytest.mark.parametrize("is_done", [True, False])
+async def test_a_claim_without_messages_is_given_back_unless_they_were_passed_over(is_done):
+    broker, client = Broker(), Client()
+    executor = executor_of(Database(EXPIRED), broker, broker)
+    await executor.execute([client.poll], is_repeated=False)
+    client.poll.end()  # its time was over meanwhile
+
+    (then,) = broker.passing_over
+    then(is_done)
+
+    assert broker.given_back == ([] if is_done else [(GROUP, client.poll.lease_id, {7})])
 
 
 async def test_a_claim_is_given_back_although_the_engine_is_full():

@@ -180,18 +180,18 @@ class Ack:
         group: str,
         lease_id: UUID,
         addresses: Sequence[tuple[int, int]],
-        proceed: Callable[[], None],
+        proceed: Callable[[bool], None],
     ) -> None:
         """Record messages under lease as done that were not delivered: expired or deleted.
 
-        `addresses` are partitions and offsets. `proceed` is called once, also after a failure: then
-        they come again when the lease ends, and are passed over then.
+        `addresses` are partitions and offsets. `proceed` is called once, with whether it
+        succeeded. If not, they come again when the lease ends, and are passed over then.
         """
 
         def answer(request: AckRequest) -> None:
             if request.error is not None:
                 _log.warning("messages could not be passed over: %s", request.error)
-            proceed()
+            proceed(request.error is None)
 
         request = AckRequest((), answer)
         request.rows = [

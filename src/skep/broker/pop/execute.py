@@ -39,9 +39,9 @@ with the number of dead letters in place of the deliveries."""
 FRUITLESS_CLAIMS_MAX: Final = 100
 """Claims in a row that bring nothing but expired messages, before a poll counts as unserved."""
 
-PassOver: TypeAlias = Callable[[str, UUID, Sequence[tuple[int, int]], Callable[[], None]], None]
+PassOver: TypeAlias = Callable[[str, UUID, Sequence[tuple[int, int]], Callable[[bool], None]], None]
 """Acknowledges messages that a group leased but that are not delivered, by partition and offset;
-the callback is called once."""
+the callback is called once, with whether it succeeded."""
 
 
 class ClaimReturns:
@@ -284,7 +284,13 @@ class PopExecutor:
             poll.fail(error)
             return
         if not batch.messages:
-            self._acknowledge_left_out(group, poll, batch, lambda: self._try_again(poll))
+
+            def go_on(is_done: bool) -> None:
+                if not is_done:  # no consumer holds the lease
+                    self._give_back(group, poll, partitions)
+                self._try_again(poll)
+
+            self._acknowledge_left_out(group, poll, batch, go_on)
             return
         body = _full_body(group, poll.options, batch)
         if not poll.deliver(body):
@@ -292,7 +298,7 @@ class PopExecutor:
         else:
             self._count_delivered(group, poll, batch, body, taken)
             if batch.left_out:
-                self._acknowledge_left_out(group, poll, batch, lambda: None)
+                self._acknowledge_left_out(group, poll, batch, lambda _: None)
         self.long_polls.end_wait(poll)
 
     def _give_back(self, group: Group, poll: Poll, partitions: set[int]) -> None:
@@ -300,10 +306,10 @@ class PopExecutor:
         self.pop.give_back(group, poll.lease_id, partitions, is_fenced=is_fenced)
 
     def _acknowledge_left_out(
-        self, group: Group, poll: Poll, batch: Batch, proceed: Callable[[], None]
+        self, group: Group, poll: Poll, batch: Batch, proceed: Callable[[bool], None]
     ) -> None:
         if poll.options.auto_ack or not batch.left_out:
-            proceed()  # they are done already
+            proceed(True)  # they are done already
         else:
             self.pass_over(group.key[1], poll.lease_id, batch.left_out, proceed)
 
