@@ -2,10 +2,12 @@
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as NotBase64
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import msgspec
 
+from skep.db.access.functions import Functions
 from skep.model.errors import BadRequest
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -23,6 +25,18 @@ def from_row(shape: type[T], row: Any, **members: Any) -> T:
     """Build a struct: the members given, and all others from the columns of the same names."""
     names = (name for name in shape.__struct_fields__ if name not in members)
     return shape(**members, **{name: row[name] for name in names})
+
+
+async def rows_and_total(
+    sql: Functions, function: str, *arguments: object
+) -> tuple[Sequence[Any], int]:
+    """Return the rows of a page and the total, which every row tells; also behind the last.
+
+    The last arguments are the limit and the offset of the page.
+    """
+    rows = await sql.rows(function, *arguments)
+    counted = rows or await sql.rows(function, *arguments[:-2], 1, 0)
+    return rows, counted[0]["total"] if counted else 0
 
 
 def encode_cursor(place: object) -> str:

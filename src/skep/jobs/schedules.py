@@ -22,6 +22,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import msgspec
 from cronsim import CronSim, CronSimError
 
+from skep.db.access.functions import Functions
 from skep.db.access.slots import Caller
 from skep.jobs.client.inspection import members_of
 from skep.jobs.declare.declaration import Job
@@ -33,14 +34,6 @@ _log = logging.getLogger(__name__)
 
 Missed = Literal["skip", "once", "all"]
 I = TypeVar("I")  # noqa: E741 -- input, as in Job[I, O]
-
-PUT_CALL: Final = "select skep.job_schedule_put($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
-LIST_CALL: Final = "select * from skep.job_schedule_list($1, $2, $3, $4)"
-TICK_CALL: Final = "select skep.job_schedule_tick($1, $2, $3, $4)"
-PAUSE_CALL: Final = "select skep.job_schedule_pause($1, $2, $3)"
-RETIRE_CALL: Final = "select skep.job_schedule_retire($1, $2)"
-DELETE_CALL: Final = "select skep.job_schedule_delete($1)"
-NOW_CALL: Final = "select skep.now()"
 
 LATE: Final = timedelta(minutes=1)
 TICKS_MAX: Final = 100
@@ -148,18 +141,18 @@ class ScheduleRow(msgspec.Struct, frozen=True, rename="camel"):
     now: datetime
 
 
-@dataclass(frozen=True, slots=True)
 class Scheduler:
     """Keeps schedules and runs those that are due."""
 
-    caller: Caller
+    def __init__(self, caller: Caller) -> None:
+        self._sql: Final = Functions(caller)
 
     async def declare(self, owner: str, schedules: Sequence[Schedule[Any]]) -> None:
         """Put the schedules of an application, and end those that it does not declare any more."""
         for schedule in schedules:
             await self._put(schedule, owner)
         names = [schedule.name for schedule in schedules]
-        for (name,) in await self.caller.call(RETIRE_CALL, owner, names):
+        for (name,) in await self._sql.rows("job_schedule_retire", owner, names):
             _log.info("Ended schedule %s: %s no longer declares it", name, owner)
 
     async def put(self, schedule: Schedule[Any]) -> None:
@@ -180,12 +173,12 @@ class Scheduler:
     async def _set_paused(self, name: str, *, is_paused: bool) -> None:
         row = await self.find(name)
         next_at = next_tick(row.cron, row.timezone, row.now)
-        await self.caller.call(PAUSE_CALL, name, is_paused, next_at)
+        await self._sql.rows("job_schedule_pause", name, is_paused, next_at)
 
     async def _put(self, schedule: Schedule[Any], owner: str | None) -> None:
-        ((now,),) = await self.caller.call(NOW_CALL)
-        await self.caller.call(
-            PUT_CALL,
+        now = await self._sql.value("now")
+        await self._sql.rows(
+            "job_schedule_put",
             schedule.name,
             schedule.job.name,
             schedule.input,
@@ -201,8 +194,7 @@ class Scheduler:
 
     async def delete(self, name: str) -> bool:
         """Forget a schedule; return whether there was one."""
-        ((is_deleted,),) = await self.caller.call(DELETE_CALL, name)
-        return bool(is_deleted)
+        return bool(await self._sql.value("job_schedule_delete", name))
 
     async def find(self, name: str) -> ScheduleRow:
         """Return a schedule; ScheduleNotFound if there is none."""
@@ -228,8 +220,7 @@ class Scheduler:
             for tick in ticks:
                 chain_id = new_id() if tick.is_run else None
                 arguments = (row.name, tick.at, tick.next_at, chain_id)
-                ((is_ours,),) = await self.caller.call(TICK_CALL, *arguments)
-                if not is_ours:
+                if not await self._sql.value("job_schedule_tick", *arguments):
                     break
                 if chain_id is not None:
                     started.append(chain_id)
@@ -238,5 +229,5 @@ class Scheduler:
     async def _read(
         self, *, is_due: bool, name: str | None = None, after: str | None = None, limit: int
     ) -> list[ScheduleRow]:
-        rows = await self.caller.call(LIST_CALL, is_due, name, after, limit)
+        rows = await self._sql.rows("job_schedule_list", is_due, name, after, limit)
         return [ScheduleRow(**members_of(row)) for row in rows]

@@ -71,8 +71,6 @@ DELETE_CALL: Final = (
 )
 PRUNE_CALL: Final = "select deleted, seen_at, seen_id from skep.chain_prune($1, $2, $3, $4, $5)"
 TRIGGER_CALL: Final = "select job_id, outcome, type from skep.job_trigger($1::uuid[])"
-CHAINS_CALL: Final = "select * from skep.chain_list($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
-JOBS_CALL: Final = "select * from skep.job_list($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
 FIND_CHAINS_CALL: Final = "select * from skep.chain_find($1, $2, $3, $4, $5, $6, $7, $8, $9)"
 FIND_JOBS_CALL: Final = "select * from skep.job_find($1, $2, $3, $4, $5, $6, $7, $8, $9)"
 CHAIN_MATCHES_CALL: Final = (
@@ -88,15 +86,8 @@ RETRY_FREE_CALL: Final = (
 )
 DISCARD_CALL: Final = "select chain_id, outcome, null::uuid from skep.chain_discard($1, $2)"
 HASTEN_CALL: Final = "select job_id, 'triggered', type from skep.job_hasten($1)"
-GRAPH_CALL: Final = "select * from skep.chain_graph($1, $2, $3)"
-CHAIN_COUNTS_CALL: Final = "select * from skep.chain_counts($1)"
-ATTEMPTS_CALL: Final = "select * from skep.job_attempts($1, $2, $3)"
 REPORT_CALL: Final = "select skep.job_report($1, $2, $3, $4, $5)"
 PAUSE_CALL: Final = "select skep.job_type_pause($1, $2)"
-TYPES_CALL: Final = "select * from skep.job_type_list($1, $2)"
-WORKERS_CALL: Final = "select * from skep.job_worker_list($1, $2)"
-BLOCKERS_CALL: Final = "select skep.job_blockers($1)"
-COUNTS_CALL: Final = "select * from skep.job_counts($1)"
 NOTIFY_CALL: Final = (
     # Channels are called after the schema, whose name is put into texts and not into parameters.
     "select pg_notify('skep' || substr(u.channel, 5), u.payload)"

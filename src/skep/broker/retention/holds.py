@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from skep.broker.paging import from_row
+from skep.broker.paging import from_row, rows_and_total
 from skep.broker.timestamps import spell_moment
 from skep.db.access.functions import Functions
 from skep.db.access.slots import Caller
@@ -47,10 +47,8 @@ class Holds:
 
     async def list(self, *, limit: int, offset: int) -> tuple[list[HoldReport], int]:
         """Return a page of the holds, and how many there are."""
-        rows = await self._sql.rows("list_holds", limit, offset)
-        # Every row tells how many there are; a page behind the last has none.
-        counted = rows or await self._sql.rows("list_holds", 1, 0)
-        return [_shown(row) for row in rows], counted[0]["total"] if counted else 0
+        rows, total = await rows_and_total(self._sql, "list_holds", limit, offset)
+        return [_shown(row) for row in rows], total
 
     async def place(self, queue: str, name: str, position: str | None, keep_s: int) -> HoldReport:
         """Place a hold, or move it; without a position, at the present."""

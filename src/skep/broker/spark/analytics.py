@@ -12,15 +12,10 @@ import msgspec
 from skep.broker.paging import decode_cursor, encode_cursor, from_row
 from skep.broker.stats.ranges import ChartRange
 from skep.broker.timestamps import parse_moment, spell_moment
+from skep.db.access.functions import Functions
 from skep.db.access.slots import Caller
 from skep.model.errors import BadRequest
 from skep.telemetry.histograms import LAG_BOUNDS_MS, quantile
-
-PROGRESS_CALL: Final = "select * from skep.analytics_progress()"
-QUEUES_CALL: Final = "select * from skep.list_queue_hours($1, $2, $3, $4, $5)"
-KEYS_CALL: Final = "select * from skep.list_hot_keys($1, $2, $3, $4, $5)"
-CAUSES_CALL: Final = "select * from skep.list_causes($1, $2, $3, $4, $5)"
-LAGS_CALL: Final = "select * from skep.list_lags($1, $2, $3, $4, $5)"
 
 RowType = TypeVar("RowType", bound=msgspec.Struct)
 _place_decoder: Final = msgspec.json.Decoder(list[str])
@@ -118,9 +113,9 @@ class AnalyticsStatus(msgspec.Struct, rename="camel", frozen=True, kw_only=True)
 
 
 class Listing(NamedTuple, Generic[RowType]):
-    """A list: its call, the columns of its address behind the hour, and its rows."""
+    """A list: its SQL function, the columns of its address behind the hour, and its rows."""
 
-    call: str
+    function: str
     address: tuple[str, ...]
     shape: type[RowType]
     columns: Mapping[str, str] = {}
@@ -133,11 +128,11 @@ class Hourly:
     """The results of analytics."""
 
     def __init__(self, caller: Caller) -> None:
-        self._caller: Final = caller
+        self._sql: Final = Functions(caller)
 
     async def status(self) -> AnalyticsStatus:
         """Return how far analytics have come."""
-        (row,) = await self._caller.call(PROGRESS_CALL)
+        row = await self._sql.row("analytics_progress")
         watermark, finished_at = row["watermark"], row["finished_at"]
         return AnalyticsStatus(
             watermark=watermark and spell_moment(watermark),
@@ -160,7 +155,7 @@ class Hourly:
             if len(after) != len(listing.address):
                 raise BadRequest("cursor must be the nextCursor of an earlier page")
             since = parse_moment("cursor", hour)
-        found = await self._caller.call(listing.call, since, covered.until, queue, after, limit)
+        found = await self._sql.rows(listing.function, since, covered.until, queue, after, limit)
         next_cursor = None
         if len(found) == limit > 0:
             last = found[-1]
@@ -192,15 +187,15 @@ def _queue_members(row: Any) -> dict[str, Any]:
 
 
 QUEUE_HOURS: Final = Listing(
-    QUEUES_CALL,
+    "list_queue_hours",
     ("queue",),
     QueueHour,
     {"busiest_partition_messages": "busiest_messages"},
     _queue_members,
 )
-HOT_KEYS: Final = Listing(KEYS_CALL, ("queue", "kind", "key"), HotKey)
+HOT_KEYS: Final = Listing("list_hot_keys", ("queue", "kind", "key"), HotKey)
 DEATH_CAUSES: Final = Listing(
-    CAUSES_CALL,
+    "list_causes",
     ("queue", "group_name", "cause"),
     DeathCause,
     {
@@ -211,7 +206,7 @@ DEATH_CAUSES: Final = Listing(
     },
 )
 GROUP_HOURS: Final = Listing(
-    LAGS_CALL,
+    "list_lags",
     ("queue", "group_name"),
     GroupHour,
     {

@@ -10,15 +10,12 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from skep.broker.paging import from_row
+from skep.broker.paging import from_row, rows_and_total
 from skep.broker.timestamps import wire_time
+from skep.db.access.functions import Functions
 from skep.db.access.slots import Caller
 from skep.model.errors import NotFound
 from skep.model.limits import PIPELINE_SILENT_S
-
-LIST_CALL: Final = "select * from skep.list_pipelines($1, $2, $3)"
-STOP_CALL: Final = "select * from skep.stop_pipeline($1)"
-COVERAGE_CALL: Final = "select * from skep.archive_coverage($1, $2)"
 
 State = Literal["starting", "running", "stopped", "failed"]
 
@@ -126,20 +123,18 @@ class Pipelines:
     """The records of pipelines and of the archive."""
 
     def __init__(self, caller: Caller) -> None:
-        self._caller: Final = caller
+        self._sql: Final = Functions(caller)
 
     async def listed(self, *, limit: int, offset: int) -> PipelinePage:
         """Return a page of the pipelines."""
-        rows, total = await self._rows_and_total(LIST_CALL, limit, offset, None)
+        rows, total = await rows_and_total(self._sql, "list_pipelines", None, limit, offset)
         pipelines = [from_row(PipelineSummary, row, **_summary(row)) for row in rows]
         return PipelinePage(pipelines=pipelines, total=total, limit=limit, offset=offset)
 
     async def show(self, name: str) -> PipelineDetail:
         """Return one pipeline; raise `NotFound` if there is none of that name."""
-        rows = await self._caller.call(LIST_CALL, name, 1, 0)
-        if not rows:
-            raise NotFound(f"there is no pipeline {name}")
-        row = rows[0]
+        missing = NotFound(f"there is no pipeline {name}")
+        row = await self._sql.row("list_pipelines", name, 1, 0, missing=missing)
         position = row["position"]
         return from_row(
             PipelineDetail,
@@ -152,25 +147,16 @@ class Pipelines:
 
     async def stop(self, name: str) -> StopAsked:
         """Ask the runner of a pipeline to stop it; raise `NotFound` if there is none."""
-        rows = await self._caller.call(STOP_CALL, name)
-        if not rows:
-            raise NotFound(f"there is no pipeline {name}")
-        state = rows[0]["state"]
-        return StopAsked(name=name, state=state, is_stopping=_is_alive(state, rows[0]["silent_s"]))
+        missing = NotFound(f"there is no pipeline {name}")
+        row = await self._sql.row("stop_pipeline", name, missing=missing)
+        state = row["state"]
+        return StopAsked(name=name, state=state, is_stopping=_is_alive(state, row["silent_s"]))
 
     async def archived(self, *, limit: int, offset: int) -> ArchivePage:
         """Return a page of the queues that have an archive or want one."""
-        rows, total = await self._rows_and_total(COVERAGE_CALL, limit, offset)
+        rows, total = await rows_and_total(self._sql, "archive_coverage", limit, offset)
         queues = [from_row(ArchivedQueue, row) for row in rows]
         return ArchivePage(queues=queues, total=total, limit=limit, offset=offset)
-
-    async def _rows_and_total(
-        self, call: str, limit: int, offset: int, *before: object
-    ) -> tuple[Sequence[Any], int]:
-        """Return the rows of a page and the total, which every row tells; also behind the last."""
-        rows = await self._caller.call(call, *before, limit, offset)
-        counted = rows or await self._caller.call(call, *before, 1, 0)
-        return rows, counted[0]["total"] if counted else 0
 
 
 def _summary(row: Any) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from uuid import UUID
 
 import msgspec
 
+from skep.db.access.functions import Functions
 from skep.db.access.slots import Caller
-from skep.jobs import store
 from skep.model.errors import BadRequest
 
 PAGE_LIMIT: Final = 50
@@ -243,11 +243,11 @@ class JobFilter:
         return (*what, self.created_from, self.created_to)
 
 
-@dataclass(frozen=True, slots=True)
 class Inspection:
     """Reads what there is."""
 
-    caller: Caller
+    def __init__(self, caller: Caller) -> None:
+        self._sql: Final = Functions(caller)
 
     async def chains(
         self,
@@ -259,7 +259,7 @@ class Inspection:
     ) -> Page[ChainRow, UUID]:
         """Return a page of chains."""
         arguments = (*which.arguments(), descending, after)
-        return await self._page(ChainRow, lambda row: row.id, limit, store.CHAINS_CALL, *arguments)
+        return await self._page(ChainRow, lambda row: row.id, limit, "chain_list", *arguments)
 
     async def jobs(
         self,
@@ -271,45 +271,45 @@ class Inspection:
     ) -> Page[JobRow, UUID]:
         """Return a page of jobs."""
         arguments = (*which.arguments(), descending, after)
-        return await self._page(JobRow, lambda row: row.id, limit, store.JOBS_CALL, *arguments)
+        return await self._page(JobRow, lambda row: row.id, limit, "job_list", *arguments)
 
     async def attempts(
         self, job_id: UUID, *, after: int = 0, limit: int = PAGE_LIMIT_MAX
     ) -> list[AttemptRow]:
         """Return the attempts of a job, the first ones first."""
-        rows = await self.caller.call(store.ATTEMPTS_CALL, job_id, after, _checked(limit))
+        rows = await self._sql.rows("job_attempts", job_id, after, _checked(limit))
         return [AttemptRow(**row) for row in rows]
 
     async def blockers(self, job_id: UUID) -> list[BlockerRow]:
         """Return the chains that a job waits or waited for, in the order in which it sees them."""
-        ((text,),) = await self.caller.call(store.BLOCKERS_CALL, job_id)
+        text = await self._sql.value("job_blockers", job_id)
         return [] if text is None else msgspec.json.decode(text, type=list[BlockerRow])
 
     async def graph(self, chain_id: UUID) -> list[GraphJob]:
         """Return the jobs of a chain and of those around it: all, or `GRAPH_JOBS_MAX` of them."""
-        rows = await self.caller.call(store.GRAPH_CALL, chain_id, GRAPH_CHAINS_MAX, GRAPH_JOBS_MAX)
+        rows = await self._sql.rows("chain_graph", chain_id, GRAPH_CHAINS_MAX, GRAPH_JOBS_MAX)
         return [GraphJob(**_with_attempts(row)) for row in rows]
 
     async def chain_counts(self) -> list[ChainCounts]:
         """Return how many chains there are in each state, counted up to `CHAINS_COUNTED`."""
-        rows = await self.caller.call(store.CHAIN_COUNTS_CALL, CHAINS_COUNTED)
+        rows = await self._sql.rows("chain_counts", CHAINS_COUNTED)
         return [ChainCounts(*row) for row in rows]
 
     async def types(
         self, *, after: str | None = None, limit: int = PAGE_LIMIT
     ) -> Page[TypeRow, str]:
         """Return a page of the types of jobs, in the order of their names."""
-        return await self._page(TypeRow, lambda row: row.name, limit, store.TYPES_CALL, after)
+        return await self._page(TypeRow, lambda row: row.name, limit, "job_type_list", after)
 
     async def workers(
         self, *, after: UUID | None = None, limit: int = PAGE_LIMIT
     ) -> Page[WorkerRow, UUID]:
         """Return a page of the workers, in the order of their enrollment."""
-        return await self._page(WorkerRow, lambda row: row.id, limit, store.WORKERS_CALL, after)
+        return await self._page(WorkerRow, lambda row: row.id, limit, "job_worker_list", after)
 
     async def counts(self) -> list[TypeCounts]:
         """Return how many jobs of each type are open; large numbers are estimates."""
-        rows = await self.caller.call(store.COUNTS_CALL, COUNT_BUDGET)
+        rows = await self._sql.rows("job_counts", COUNT_BUDGET)
         return [TypeCounts(*row) for row in rows]
 
     async def _page(
@@ -317,11 +317,11 @@ class Inspection:
         shape: Callable[..., Row],
         key: Callable[[Row], Key],
         limit: int,
-        call: str,
+        function: str,
         *arguments: object,
     ) -> Page[Row, Key]:
         """Read the rows of a page, and one more to know whether there is a next page."""
-        rows = await self.caller.call(call, *arguments, _checked(limit) + 1)
+        rows = await self._sql.rows(function, *arguments, _checked(limit) + 1)
         return page_of([shape(**members_of(row)) for row in rows], limit, key)
 
 

@@ -8,10 +8,11 @@ import logging
 from datetime import datetime, timedelta
 from typing import Final
 
+from skep.db.access.functions import Functions
 from skep.db.access.slots import Caller
 from skep.jobs import store
 from skep.jobs.client.control import CLOSED_STATES, PRUNE_BATCH
-from skep.jobs.schedules import NOW_CALL, Scheduler
+from skep.jobs.schedules import Scheduler
 from skep.jobs.signals import Announcements
 from skep.jobs.worker.upkeep import recover
 
@@ -47,14 +48,14 @@ class ChainPrune:
     interval_s = PRUNE_S
 
     def __init__(self, caller: Caller, *, keep: timedelta) -> None:
-        self._caller: Final = caller
+        self._sql: Final = Functions(caller)
         self._keep: Final = keep
         self._place: tuple[datetime | None, object] = (None, None)
 
     async def run(self) -> bool:
         """Delete a batch; go on behind it the next time, and from the front after the last."""
-        ((now,),) = await self._caller.call(NOW_CALL)
-        ((deleted, at, chain_id),) = await self._caller.call(
+        now = await self._sql.value("now")
+        ((deleted, at, chain_id),) = await self._sql.call(
             store.PRUNE_CALL, now - self._keep, list(CLOSED_STATES), PRUNE_BATCH, *self._place
         )
         self._place = (at, chain_id)
