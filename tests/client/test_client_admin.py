@@ -12,7 +12,15 @@ from skep.broker.groups import progress, seek
 from skep.broker.messages import listing as message_list
 from skep.broker.queues import configure, resources
 from skep.broker.scheduled import listing as scheduled
-from skep.client import AsyncClient, Client, NotFound, TransactionFailed, values
+from skep.client import (
+    AsyncClient,
+    BadRequest,
+    Client,
+    NotFound,
+    OffsetOutOfRange,
+    TransactionFailed,
+    values,
+)
 from skep.client.pushes import Item
 from skep.client.verdicts import AckItem
 from skep.model import wire
@@ -292,8 +300,46 @@ def test_the_blocking_client_commits_transactions_and_asks_about_everything(bee,
     assert bee.health()["status"] == "healthy"
 
 
+async def test_a_partition_is_read_by_offset_and_consumed_by_nobody(queen, queue):
+    await queen.push_many(queue, ["a", "b", "c"], partition="p")
+    first = await queen.fetch(queue, "p", max_bytes=1)
+    rest = await queen.fetch(queue, "p", first.next_offset)
+    nothing = await queen.fetch(queue, "p", rest.next_offset, wait_s=0.01)
+    begun = await queen.queues.offset_at(queue, rest.records[0].ts, partition="p")
+    page = await queen.queues.changed(queue, first.records[0].ts)
+
+    assert [each.payload for each in first.records + rest.records] == ["a", "b", "c"]
+    assert (nothing.records, nothing.next_offset, nothing.high_watermark) == ([], 4, 4)
+    assert begun.offset == next(
+        each.offset for each in first.records + rest.records if each.ts == begun.ts
+    )
+    assert [(each.name, each.last_offset) for each in page.partitions] == [("p", 3)]
+    assert page.next is None
+    assert len(await queen.pop(queue, batch=10)) == 3
+
+
+async def test_what_cannot_be_read_by_offset_is_raised(queen, queue):
+    await queen.push(queue, 1)
+
+    with pytest.raises(NotFound, match="there is no queue"):
+        await queen.fetch(f"{queue}-none")
+    with pytest.raises(NotFound, match="there is no queue"):
+        await queen.queues.changed(f"{queue}-none")
+    with pytest.raises(BadRequest, match="Invalid after"):
+        await queen.queues.changed(queue, after="nonsense")
+    with pytest.raises(OffsetOutOfRange, match="which has those from 1 to before 2") as caught:
+        await queen.fetch(queue, offset=7)
+    assert (caught.value.log_start_offset, caught.value.high_watermark) == (1, 2)
+
+
+def test_the_blocking_client_reads_by_offset(bee, queue):
+    bee.push(queue, {"a": 1})
+
+    assert [each.payload for each in bee.fetch(queue).records] == [{"a": 1}]
+
+
 async def test_an_answer_that_is_not_json_is_fetched_as_it_came(queen, broker):
-    text = await queen.fetch("/metrics/prometheus")
+    text = await queen.download("/metrics/prometheus")
 
     assert b"# TYPE skep_parked_polls gauge" in text
     assert queen.urls == (broker.url,)

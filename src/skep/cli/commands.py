@@ -17,6 +17,7 @@ from skep.cli.jobs.actions import jobs_app
 from skep.cli.jobs.replays import replays_app
 from skep.cli.jobs.worker import worker
 from skep.cli.messages.dead_letters import dlq_app
+from skep.cli.messages.fetch import fetch
 from skep.cli.messages.kv import kv_app
 from skep.cli.messages.messages import messages_app, traces_app
 from skep.cli.messages.pop import ack, pop
@@ -85,6 +86,12 @@ _add(
 )
 _add("Messages", ack, "skep ack < popped.ndjson", "skep ack --status failed < popped.ndjson")
 _add("Messages", tail, "skep tail orders", "skep tail orders --from 2h --limit 10")
+_add(
+    "Messages",
+    fetch,
+    "skep fetch orders --partition customer-7 --offset 100",
+    "skep fetch orders --from 2h -o ndjson",
+)
 _add("Messages", transaction)
 _add("Messages", messages_app)
 _add("Messages", dlq_app)

@@ -19,9 +19,17 @@ from skep.client.options import ConsumeOptions, Delivery, RetryPolicy, SessionOp
 from skep.client.pushes import Headers, Item, PartitionRule, TransactionIds, alike_body, encode
 from skep.client.requests import Pushes, QueuedOperationBehavior, Request, ask
 from skep.client.tracing import telemetry_of
-from skep.client.values import Json, Operation, PushResult, PushResults, Renewed
+from skep.client.values import (
+    Fetched,
+    Json,
+    Operation,
+    PushResult,
+    PushResults,
+    Renewed,
+    read_fetched,
+)
 from skep.model.limits import PUSH_ITEMS_MAX
-from skep.model.wire import QUEUE_MODE
+from skep.model.wire import DEFAULT_PARTITION, QUEUE_MODE
 
 Start: TypeAlias = Literal["all", "new"] | datetime
 """Where a new group starts: with all messages, with new ones, or at a time."""
@@ -316,6 +324,42 @@ class ClientBase(resources.Resource[resources.S_co], Generic[resources.S_co, C])
         )
 
     @resources.RequestMethod
-    def fetch(self, path: str) -> Request[bytes]:
+    def download(self, path: str) -> Request[bytes]:
         """Return the bytes of an answer, for routes that do not answer JSON."""
         return Request("GET", path, bytes)
+
+    @resources.RequestMethod
+    def fetch(
+        self,
+        queue: str,
+        partition: str = DEFAULT_PARTITION,
+        offset: int = 0,
+        *,
+        max_bytes: int = 1024 * 1024,
+        wait_s: float = 0.0,
+    ) -> Request[Fetched]:
+        """Read the messages of a partition from an offset on, without consuming them.
+
+        Go on at `next_offset` of what is returned; `queues.offset_at` finds where a time begins.
+
+        Args:
+            queue: Its name.
+            partition: Of the queue.
+            offset: The first wanted; 0 is the beginning of a log from which nothing was removed.
+            max_bytes: Of messages, up to 8 MiB. If there are any, at least one is returned.
+            wait_s: How long to wait for a message if there is none, up to 30 seconds.
+
+        Raises:
+            NotFound: There is no such queue.
+            OffsetOutOfRange: Messages from there on were removed, or the log ends before it.
+        """
+        entry = {"queue": queue, "partition": partition, "offset": offset, "maxBytes": max_bytes}
+        members = {"entries": [entry], "maxWaitMs": round(wait_s * 1000), "maxBytes": max_bytes}
+        return Request(
+            "POST",
+            path_of("fetch"),
+            read_fetched,
+            encode(members),
+            affinity=affinity_of(queue, ""),
+            wait_s=wait_s,
+        )

@@ -7,7 +7,8 @@ The broker's own errors come back as the classes of `skep.model.errors`: who cat
     ├── Refused
     │   ├── LeaseLost            another consumer has the message, or will get it
     │   ├── TransactionFailed    nothing of the transaction happened
-    │   └── PushFailed           items of a push were refused, one by one
+    │   ├── PushFailed           items of a push were refused, one by one
+    │   └── OffsetOutOfRange     the log does not reach to this offset, or no longer
     ├── AccessDenied             401 or 403
     ├── Unavailable
     │   └── Unreachable          no broker answered (`NotSent`: not even a connection)
@@ -81,6 +82,31 @@ class PushFailed(errors.Refused):
         first = failures[0].error if failures else None
         error = cls(f"{len(failures)} items were refused, the first because: {first}")
         error.failures = list(failures)
+        return error
+
+
+class OffsetOutOfRange(errors.Refused):
+    """Messages from this offset on were removed, or the log ends before it.
+
+    Attributes:
+        log_start_offset: The first offset that is kept.
+        high_watermark: The next offset that will be given out.
+    """
+
+    code = "offset_out_of_range"
+
+    log_start_offset = 0
+    high_watermark = 0
+
+    @classmethod
+    def of(cls, where: str, *, high_watermark: int, log_start_offset: int) -> "OffsetOutOfRange":
+        """Make the error of a partition, named by its path."""
+        error = cls(
+            f"the offset is not in {where}, which has those from {log_start_offset} to before "
+            f"{high_watermark}"
+        )
+        error.high_watermark = high_watermark
+        error.log_start_offset = log_start_offset
         return error
 
 

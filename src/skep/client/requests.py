@@ -50,6 +50,8 @@ class Request(Generic[T]):
     retry: RetryPolicy | None = None
     is_repeatable: bool = True
     """Whether it may be sent again when it may have been carried out."""
+    wait_s: float = 0.0
+    """How long the broker may take until it answers."""
 
 
 @dataclass(frozen=True, slots=True)

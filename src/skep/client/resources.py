@@ -29,12 +29,14 @@ from skep.client.pushes import encode
 from skep.client.requests import Pushes, Request, ask, ask_part, tell
 from skep.client.values import (
     Changed,
+    ChangedPartitions,
     Configured,
     DeadLetter,
     DeadLetterPage,
     Entry,
     EntryPage,
     FiledTrace,
+    FoundOffset,
     GroupEntry,
     GroupLag,
     Json,
@@ -45,8 +47,11 @@ from skep.client.values import (
     ScheduledMessage,
     SeekPreview,
     Trace,
+    read_changed,
+    read_offset,
 )
 from skep.model.errors import BadRequest
+from skep.model.wire import DEFAULT_PARTITION
 
 SeekTarget: TypeAlias = Literal["start", "end"] | datetime | int
 """One end of the log, a time, or in one partition the offset to deliver next."""
@@ -182,6 +187,29 @@ class Queues(Resource[S_co]):
     def depth(self, queue: str, *, group: str | None = None) -> Request[Json]:
         """Count the messages that wait in a queue, by partition."""
         return ask(Json, "GET", "resources/queues", queue, "depth", group=group)
+
+    @RequestMethod
+    def offset_at(
+        self, queue: str, moment: datetime, *, partition: str = DEFAULT_PARTITION
+    ) -> Request[FoundOffset]:
+        """Return where a time begins in a partition, to fetch from there."""
+        entry = {"queue": queue, "partition": partition, "timestamp": spell_time(moment)}
+        return Request("POST", path_of("fetch/offsets"), read_offset, encode({"entries": [entry]}))
+
+    @RequestMethod
+    def changed(
+        self,
+        queue: str,
+        since: datetime | None = None,
+        *,
+        after: str | None = None,
+        limit: int = 1000,
+    ) -> Request[ChangedPartitions]:
+        """Return a page of the partitions that were written at a time or later, oldest first."""
+        spelled = None if since is None else spell_time(since)
+        entry = {"queue": queue, "limit": limit, **_given(since=spelled, after=after)}
+        body = encode({"entries": [entry]})
+        return Request("POST", path_of("partitions/changed"), read_changed, body)
 
     @RequestMethod
     def pause(self, queue: str) -> Request[None]:

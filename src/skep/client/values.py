@@ -7,15 +7,16 @@ rather than programs, stay dicts.
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Any, Final, Literal, TypeAlias, overload
+from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, overload
 
 import msgspec
 
-from skep.client.errors import PushFailed
-from skep.model.errors import Unavailable
+from skep.client.errors import OffsetOutOfRange, PushFailed
+from skep.model.errors import BadRequest, NotFound, Unavailable
 from skep.model.queue_options import QueueOptions
 
 Json: TypeAlias = dict[str, Any]
+T = TypeVar("T")
 PushStatus: TypeAlias = Literal["queued", "duplicate", "scheduled", "buffered", "failed"]
 
 
@@ -483,6 +484,135 @@ class Changed(msgspec.Struct, kw_only=True):
 
     def __bool__(self) -> bool:
         return self.applied
+
+
+class FetchedMessage(msgspec.Struct, rename="camel", kw_only=True):
+    """A message that was read by its offset."""
+
+    offset: int
+    transaction_id: str
+    payload: Any
+    ts: datetime
+    """When it was stored."""
+    error: str | None = None
+    """Why the payload is None: it is encrypted, and the broker lacks the key."""
+
+
+class Fetched(msgspec.Struct, rename="camel", kw_only=True):
+    """What was read of a partition."""
+
+    records: list[FetchedMessage]
+    next_offset: int = 0
+    """Where to go on."""
+    high_watermark: int
+    """The next offset that will be given out."""
+    log_start_offset: int
+    """The first offset that is kept."""
+
+
+class FoundOffset(msgspec.Struct, rename="camel", kw_only=True):
+    """Where a time begins in a partition."""
+
+    offset: int | None
+    """Of the first message stored at that time or later; None if all are older."""
+    ts: datetime | None
+    """When that message was stored."""
+    high_watermark: int
+    """The next offset that will be given out."""
+    log_start_offset: int
+    """The first offset that is kept."""
+
+
+class ChangedPartition(msgspec.Struct, rename="camel", kw_only=True):
+    """A partition that was written."""
+
+    name: str
+    id: str
+    last_offset: int
+    """Of its last message; -1 if there is none."""
+    log_start: int
+    """The first offset that is kept."""
+    last_write_at: datetime
+
+
+class ChangedPartitions(msgspec.Struct, kw_only=True):
+    """A page of the partitions of a queue that were written."""
+
+    partitions: list[ChangedPartition]
+    safe_time: datetime
+    """Every message stored up to this time can be read, and none will appear there later: the time
+    to ask with next. Of several pages, the earliest."""
+    next: str | None
+    """`after` of the next page; None on the last one."""
+
+
+class _FetchedEntry(Fetched, kw_only=True):
+    queue: str
+    partition: str
+    error: str | None = None
+
+
+class _Entries(msgspec.Struct, Generic[T]):
+    entries: list[T]
+
+
+class _FoundEntry(FoundOffset, kw_only=True):
+    queue: str
+    error: str | None = None
+
+
+class _ChangedEntry(msgspec.Struct, kw_only=True):
+    queue: str
+    partitions: list[ChangedPartition] = []
+    next: str | None = None
+    error: str | None = None
+
+
+class _Changed(msgspec.Struct, rename="camel", kw_only=True):
+    safe_time: datetime
+    entries: list[_ChangedEntry]
+
+
+_decode_fetched: Final = msgspec.json.Decoder(_Entries[_FetchedEntry]).decode
+_decode_found: Final = msgspec.json.Decoder(_Entries[_FoundEntry]).decode
+_decode_changed: Final = msgspec.json.Decoder(_Changed).decode
+
+
+def read_fetched(body: bytes) -> Fetched:
+    """Return what was read of the one partition that was asked for; raise its error."""
+    (entry,) = _decode_fetched(body).entries
+    if entry.error == "OFFSET_OUT_OF_RANGE":
+        raise OffsetOutOfRange.of(
+            f"{entry.queue}/{entry.partition}",
+            high_watermark=entry.high_watermark,
+            log_start_offset=entry.log_start_offset,
+        )
+    _raise_unknown(entry.queue, entry.error)
+    return entry
+
+
+def read_offset(body: bytes) -> FoundOffset:
+    """Return where the one time that was asked for begins; raise its error."""
+    (entry,) = _decode_found(body).entries
+    _raise_unknown(entry.queue, entry.error)
+    return entry
+
+
+def read_changed(body: bytes) -> ChangedPartitions:
+    """Return the page of the one queue that was asked about; raise its error."""
+    answer = _decode_changed(body)
+    (entry,) = answer.entries
+    if entry.error == "BAD_CURSOR":
+        raise BadRequest(f"Invalid after: it is not of a page of the queue {entry.queue}")
+    _raise_unknown(entry.queue, entry.error)
+    return ChangedPartitions(
+        partitions=entry.partitions, safe_time=answer.safe_time, next=entry.next
+    )
+
+
+def _raise_unknown(queue: str, error: str | None) -> None:
+    if error is not None:
+        raise NotFound(f"there is no queue {queue}")
 
 
 decode_results: Final = msgspec.json.Decoder(list[PushResult]).decode

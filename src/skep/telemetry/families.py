@@ -65,6 +65,8 @@ FAMILIES: Final = (
     Family("skep_engine_calls_in_flight", "gauge", "Database calls in flight.", _OPERATION),
     Family("skep_engine_weight_bytes", "gauge", "Bytes waiting or in flight in the engine."),
     Family("skep_parked_polls", "gauge", "Long polls waiting for messages."),
+    Family("skep_waiting_fetches", "gauge", "Reads by offset waiting for messages."),
+    Family("skep_fetched_messages", "counter", "Messages read by offset."),
     Family("skep_leases_remembered", "gauge", "Leases cached by this process."),
     Family("skep_live_connections", "gauge", "Open WebSockets and event streams."),
     Family("skep_db_connections", "gauge", "PostgreSQL connections.", ("pool", "state")),

@@ -460,3 +460,17 @@ async def test_a_grant_on_a_namespace_covers_its_keys(client):
     assert await caller.status("DELETE", "/api/v1/kv/seen/k") == 403
     assert await caller.status("GET", "/api/v1/kv/theirs/k") == 403
     assert await caller.status("GET", "/api/v1/resources/kv/namespaces") == 403
+
+
+async def test_a_grant_to_read_a_queue_is_enough_to_read_it_by_offset(client, queue):
+    caller = Caller(client, skep_grants=[{"queues": [queue], "rights": "read-only"}])
+    bodies = {
+        "/api/v1/fetch": {"offset": 0},
+        "/api/v1/fetch/offsets": {"timestamp": 0},
+        "/api/v1/partitions/changed": {},
+    }
+    for path, members in bodies.items():
+        own, other = ({"queue": each, **members} for each in (queue, f"{queue}-other"))
+
+        assert await caller.status("POST", path, {"entries": [own]}) == 200
+        assert await caller.status("POST", path, {"entries": [own, other]}) == 403

@@ -86,6 +86,20 @@ def calls_on_ready_partitions(log, group, a, b):
             group, Poll(partition_id=a), Poll(partition_id=b)
         ),
         "undo, acknowledged at once": lambda: undo_acknowledged_at_once(log, group),
+        "fetch by offset": lambda: by_names(
+            log,
+            "fetch_segments('{{1,1}}', {}, {}, '{{1,2}}', '{{999,999}}', '{{999}}')",
+            a,
+            b,
+        ),
+        "find an offset by time": lambda: by_names(
+            log, "offsets_at({}, {}, array[skep.now(), skep.now() - interval '1 day'])", a, b
+        ),
+        "list what has changed": lambda: log.rows(
+            "select * from skep.changed_partitions('{hive}', array[skep.now() - interval '1 day'],"
+            " (select array[q.id] from skep.queue q where q.name = 'hive'), $1, '{2}', 10)",
+            [a],
+        ),
         "next of a group": lambda: next_available(log, group, 0),
         "next of a partition": lambda: next_available(log, group, a),
         "confirm": lambda: log.rows(
@@ -95,6 +109,15 @@ def calls_on_ready_partitions(log, group, a, b):
             "select * from skep.read_window($1, $2, $3, 10)", [a, b], [0, 0], [None, None]
         ),
     }
+
+
+def by_names(log, call, a, b):
+    """Call a function about two partitions of the queue by their names."""
+    names = (
+        "(select array_agg(p.name order by i.id) from unnest($1::bigint[]) i(id) cross join lateral"
+        " (select p.name from skep.partition p where p.id = i.id offset 0) p)"
+    )
+    return log.rows("select * from skep." + call.format("'{hive,hive}'", names), [a, b])
 
 
 async def pop_by_rules(log, group):

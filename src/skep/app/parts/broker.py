@@ -9,6 +9,7 @@ from typing import Final
 from skep.app.parts.background import BackgroundParts
 from skep.app.parts.core import Core
 from skep.app.parts.failover import FailoverParts
+from skep.app.parts.fetch import FetchParts
 from skep.app.parts.kv import KvParts
 from skep.app.parts.messages import MessageParts
 from skep.app.parts.observation import Observation
@@ -43,6 +44,7 @@ class Broker:
         self.push: Final = PushParts(core)
         self.pop: Final = PopParts(core, self.overload.fallback)
         self.kv: Final = KvParts(core)
+        self.fetch: Final = FetchParts(core)
         self.background: Final = BackgroundParts(core)
         self.configure: Final = Configure(
             Functions(core.query),
@@ -93,6 +95,7 @@ class Broker:
         """Answer the requests that wait for something to happen, such as the database's return."""
         self.core.hurry()
         self.pop.stop_waiting()
+        self.fetch.fetches.stop()
         self.observation.pulse.stop()
 
     async def stop(self) -> None:
@@ -126,3 +129,4 @@ class Broker:
 
     def _wake(self, queue_id: int, partition_count: int) -> None:
         self.pop.wake(queue_id, partition_count)
+        self.fetch.fetches.wake(queue_id)

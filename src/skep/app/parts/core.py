@@ -12,6 +12,7 @@ from skep.app.processes.assignment import WorkerAssignment
 from skep.broker.ack.execute import ACK_CALL
 from skep.broker.cluster.leadership import Leadership
 from skep.broker.directory import Directory
+from skep.broker.fetch.execute import FETCH_CALL
 from skep.broker.kv.execute import KV_COMMIT_CALL, KV_READ_CALL
 from skep.broker.pop.execute import POP_CALL, POP_PARTITION_CALL
 from skep.broker.push.execute import HAND_OVER_CALL, PUSH_CALL, PUSH_GUARANTEED_CALL
@@ -43,6 +44,7 @@ _HOT_CALLS: Final = (
     CYCLE_CALL,
     KV_READ_CALL,
     KV_COMMIT_CALL,
+    FETCH_CALL,
 )
 
 

@@ -35,7 +35,7 @@ from skep.server.routes.kv.browse import kv_browse_routes
 from skep.server.routes.kv.paths import key_routes
 from skep.server.routes.live import LiveParts, live_route
 from skep.server.routes.maintenance import maintenance_routes, migration_routes
-from skep.server.routes.messages import message_routes
+from skep.server.routes.messages import fetch_routes, message_routes
 from skep.server.routes.operations import operation_routes
 from skep.server.routes.retention import retention_routes
 from skep.server.routes.scheduled import scheduled_routes
@@ -95,6 +95,7 @@ def api_routes(broker: Broker) -> Sequence[ControllerRouterHandler]:
         ),
         *retention_routes(broker.background.retention, Removals(slots), Holds(slots)),
         *trace_routes(stored.traces),
+        *fetch_routes(broker.fetch.positions),
         *key_routes(broker.kv.kv),
         *kv_browse_routes(broker.kv.browser),
         *maintenance_routes(failover.maintenance, failover.diversion, worker=broker.worker_index),

@@ -65,6 +65,7 @@ def engine_shares(*, push: float, pop: float, ack: float) -> dict[str, Share]:
         "kv_read": pushes,
         "pop": pops,
         "pop_partition": pops,
+        "fetch": pops,
         "subscribe": pops,
         "ack": Share(ack, CEILINGS[Priority.BATCH_ACK]),
         "defer": Share(DEFERRAL_SHARE, CEILINGS[Priority.SYSTEM_EVENT]),

@@ -197,7 +197,7 @@ def metrics(
     if search is not None and not prometheus:
         raise BadRequest("--search requires --prometheus")
     if prometheus:
-        for line in client.fetch("/metrics/prometheus").decode().splitlines():
+        for line in client.download("/metrics/prometheus").decode().splitlines():
             name = line.removeprefix("# HELP ").removeprefix("# TYPE ").split("{")[0].split(" ")[0]
             if search is None or search in name:
                 typer.echo(line)

@@ -68,7 +68,7 @@ def read_broker(client: "Client") -> "Reading":
     """Read everything that a page shows."""
     from skep.cli.admin.top_figures import NAMES, Reading, read_exposition
 
-    text = client.fetch("/metrics/prometheus").decode()
+    text = client.download("/metrics/prometheus").decode()
     return Reading(
         at=time.monotonic(),
         moment=datetime.now(UTC),

@@ -406,7 +406,7 @@ def _examine_one(
     if shared.get("enabled"):
         yield ok("instances", f"{url} is connected to others")
     with suppress(SkepError):  # not everyone may read them
-        metrics = read_exposition(client.fetch("/metrics/prometheus").decode(), DEDUP_METRICS)
+        metrics = read_exposition(client.download("/metrics/prometheus").decode(), DEDUP_METRICS)
         yield from judge_duplicates(metrics)
     try:
         yield judge_account(client.request("GET", "/api/me"))

@@ -137,6 +137,7 @@ class Session(SessionBase[Connection]):
             request.path,
             request.body,
             affinity=request.affinity,
+            timeout_s=self.options.timeout_s + request.wait_s,
             retry=request.retry,
             is_repeatable=request.is_repeatable,
         )

@@ -10,11 +10,19 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from skep.broker.fetch.request import FetchBody
 from skep.broker.overload.deferral import AcceptedAnswer
 from skep.broker.queues.configure import Configured
 from skep.model.wire import AckBatchBody, AckItem, ExtendBody
 from skep.server.api_document import shapes
-from skep.server.auth.access import NOTHING, READ_WRITE_BY_BODY, READ_WRITE_OF_QUEUE, Access, Level
+from skep.server.auth.access import (
+    BODY,
+    NOTHING,
+    READ_WRITE_BY_BODY,
+    READ_WRITE_OF_QUEUE,
+    Access,
+    Level,
+)
 from skep.server.routes.queues import ConfigureRequest
 
 Json: TypeAlias = dict[str, Any]
@@ -257,6 +265,24 @@ HOT_OPERATIONS: Final = (
         },
         answers={
             200: ("One result per operation, in their order.", shapes.KvAnswer),
+            **_OVERLOADED,
+        },
+    ),
+    Operation(
+        path="/api/v1/fetch",
+        id="fetchMessages",
+        access=Access(Level.READ_ONLY, BODY),
+        tag="Reads by offset",
+        summary="Read messages from positions on",
+        text="Takes no lease and moves no cursor: two readers that ask the same get the same. "
+        "Every call with something to return returns at least one message.",
+        request=FetchBody,
+        request_example={
+            "entries": [{"queue": "orders", "partition": "customer-7", "offset": 1}],
+            "maxWaitMs": 10_000,
+        },
+        answers={
+            200: ("One entry per position, in their order.", shapes.FetchAnswer),
             **_OVERLOADED,
         },
     ),

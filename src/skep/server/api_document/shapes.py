@@ -328,6 +328,40 @@ class KvAnswer(msgspec.Struct, rename="camel", kw_only=True, omit_defaults=True)
     value: Any = None
 
 
+class FetchedRecord(msgspec.Struct, rename="camel", kw_only=True, omit_defaults=True):
+    """A message."""
+
+    offset: int
+    transaction_id: str
+    payload: Any
+    ts: str
+    """When it was stored."""
+    error: str | None = None
+    """Why the payload is null: it is encrypted, and this broker lacks the key."""
+
+
+class FetchedEntry(msgspec.Struct, rename="camel", kw_only=True, omit_defaults=True):
+    """What was read of a partition."""
+
+    queue: str
+    partition: str
+    records: list[FetchedRecord]
+    high_watermark: int
+    """The next offset that will be given out."""
+    log_start_offset: int
+    """The first offset that is kept."""
+    next_offset: int | None = None
+    """Where to go on."""
+    error: Literal["UNKNOWN_TOPIC_OR_PARTITION", "OFFSET_OUT_OF_RANGE"] | None = None
+    """There is no such queue; or the offset is below `logStartOffset` or above `highWatermark`."""
+
+
+class FetchAnswer(msgspec.Struct):
+    """What was read."""
+
+    entries: list[FetchedEntry]
+
+
 class KvPathPut(msgspec.Struct, rename="camel", kw_only=True):
     """A value for the key in the path; either `ttlSeconds` or `forever`."""
 

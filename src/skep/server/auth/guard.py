@@ -115,9 +115,9 @@ class Guard:
         *,
         queues: Collection[str] = (),
         partitions: Collection[int] = (),
+        level: Level = Level.READ_WRITE,
     ) -> None:
-        """Call `proceed`, now or later, if the caller may change all of these; else `Forbidden`."""
-        level = Level.READ_WRITE
+        """Call `proceed`, now or later, if the caller may use all of these; else `Forbidden`."""
         if self.scopes.allow_now(identity, level, queues=queues, partitions=partitions):
             proceed()
             return

@@ -1,4 +1,4 @@
-"""The hot routes: push, pop, ack, lease, transaction, keys.
+"""The hot routes: push, pop, ack, lease, transaction, keys, reads by offset.
 
 Each handler gets its caller, decodes its request, passes it to the broker and returns; the broker
 calls back with the result, which answers the exchange. Nothing here awaits. With authentication the
@@ -16,6 +16,10 @@ import msgspec
 from skep.broker.ack.accept import Ack
 from skep.broker.ack.naming import is_named, named_message, named_partition
 from skep.broker.ack.renew import Renew, Renewal
+from skep.broker.fetch.accept import Fetches
+from skep.broker.fetch.accept import planned as planned_fetch
+from skep.broker.fetch.execute import render as render_fetch
+from skep.broker.fetch.request import FetchBody
 from skep.broker.kv.accept import Kv, KvCall
 from skep.broker.kv.answer import render
 from skep.broker.kv.operations import planned, read_operations
@@ -61,6 +65,7 @@ from skep.telemetry.tracing import CONTEXT_HEADERS, Carrier, Propagation
 _ACK: Final = msgspec.json.Decoder(AckItem)
 _ACK_BATCH: Final = msgspec.json.Decoder(AckBatchBody)
 _EXTEND: Final = msgspec.json.Decoder(ExtendBody)
+_FETCH: Final = msgspec.json.Decoder(FetchBody)
 
 _ACK_WORDS: Final = {
     ".transactionId": "transactionId is required",
@@ -103,6 +108,7 @@ class HotHandlers:
         discovery: Discovery,
         renew: Renew,
         kv: Kv,
+        fetches: Fetches,
         guard: Guard,
         settings: Settings,
         now: Callable[[], float],
@@ -116,6 +122,7 @@ class HotHandlers:
         self._discovery: Final = discovery
         self._renew: Final = renew
         self._kv: Final = kv
+        self._fetches: Final = fetches
         self._guard: Final = guard
         self._settings: Final = settings
         self._now: Final = now
@@ -135,6 +142,7 @@ class HotHandlers:
             b"POST", b"/api/v1/transaction", let("commitTransaction", self.commit_transaction)
         )
         routes.add(b"POST", b"/api/v1/kv", let("callKeys", self.call_keys))
+        routes.add(b"POST", b"/api/v1/fetch", let("fetchMessages", self.fetch))
         routes.add_prefix(b"GET", _POP_PREFIX, let("popMessages", self.pop))
         extend = let("extendLease", self.extend_lease)
         routes.add_prefix(b"POST", _LEASE_PREFIX, extend, suffix=_EXTEND_SUFFIX)
@@ -336,6 +344,24 @@ class HotHandlers:
                 refuse=exchange.refuse,
             )
         )
+
+    def fetch(self, exchange: Exchange, identity: Identity) -> None:
+        """`POST /api/v1/fetch`."""
+        fetch = planned_fetch(
+            decode_body(_FETCH, exchange.body, {}),
+            answer=lambda fetch: exchange.respond(200, render_fetch(fetch)),
+            refuse=exchange.refuse,
+        )
+
+        def serve() -> None:
+            exchange.when_aborted(lambda: self._fetches.abort(fetch))
+            self._fetches.fetch(fetch)
+
+        if identity.grants is None:
+            serve()
+        else:
+            queues = {reading.queue for reading in fetch.readings}
+            self._guard.admit(exchange, identity, serve, queues=queues, level=Level.READ_ONLY)
 
     def _poll_options(
         self, queue: str, partition: str | None, query: dict[str, str]

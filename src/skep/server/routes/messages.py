@@ -1,4 +1,4 @@
-"""The routes of single messages: list, show, history, delete, retry, give up, peek.
+"""The routes of single messages: list, show, history, delete, retry, give up, peek; positions.
 
 A message is named by its partition's id and its transaction id or its own id.
 """
@@ -8,6 +8,8 @@ from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
+from skep.broker.fetch.positions import Changed, OffsetsFound, Positions
+from skep.broker.fetch.request import ChangedBody, OffsetsBody
 from skep.broker.messages import single
 from skep.broker.messages.contents import Contents
 from skep.broker.messages.listing import (
@@ -18,8 +20,17 @@ from skep.broker.messages.listing import (
 )
 from skep.broker.messages.stored_message import Status
 from skep.server.auth import access
+from skep.server.auth.guard import requester_of
 from skep.server.routes import parameters as given
-from skep.server.routes.section import UNREADABLE, Body, Section, in_path, in_query, routes_of
+from skep.server.routes.section import (
+    UNREADABLE,
+    AnyRequest,
+    Body,
+    Section,
+    in_path,
+    in_query,
+    routes_of,
+)
 
 _PATH: Final = "/api/v1/messages"
 _ONE: Final = f"{_PATH}/{{partition_id:str}}/{{transaction_id:str}}"
@@ -168,3 +179,24 @@ def message_routes(section: Section, listing: MessageList, messages: single.Mess
         return await messages.give_up(
             partition_id, transaction_id, asked.consumer_group or None, asked.error
         )
+
+
+@routes_of("Reads by offset")
+def fetch_routes(section: Section, positions: Positions) -> None:
+    """Declare the routes that tell positions."""
+
+    @section.post("/api/v1/fetch/offsets", access.READ_BY_BODY, body=Body(OffsetsBody))
+    async def find_offsets(request: AnyRequest, asked: OffsetsBody) -> OffsetsFound:
+        """Show where times begin in partitions."""
+        await requester_of(request).require(queues={each.queue for each in asked.entries})
+        return await positions.find_offsets(asked)
+
+    @section.post("/api/v1/partitions/changed", access.READ_BY_BODY, body=Body(ChangedBody))
+    async def find_changed_partitions(request: AnyRequest, asked: ChangedBody) -> Changed:
+        """List the partitions written since a time.
+
+        `safeTime` is the time to ask with next: what was stored up to it can be read, and nothing
+        appears there later.
+        """
+        await requester_of(request).require(queues={each.queue for each in asked.entries})
+        return await positions.find_changed(asked)

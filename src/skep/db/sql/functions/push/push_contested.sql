@@ -25,6 +25,7 @@ returns table (partition_id bigint, first bigint, created_at timestamptz, keys b
 language plpgsql as $$
 #variable_conflict use_column
 declare
+  v_xid constant xid8 := pg_current_xact_id();  -- before the time, as mark_time demands
   v_now constant timestamptz := skep.now();
   v_window constant integer := skep.check_rules(p_queue_id, p_version);
   v_window_start constant timestamptz := v_now - make_interval(secs => v_window);

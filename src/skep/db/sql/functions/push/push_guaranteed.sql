@@ -24,6 +24,7 @@ returns table (partition_id bigint, first bigint, created_at timestamptz)
 language plpgsql as $$
 #variable_conflict use_column
 declare
+  v_xid constant xid8 := pg_current_xact_id();  -- before the time, as mark_time demands
   v_now constant timestamptz := skep.now();
   v_window constant integer := skep.check_rules(p_queue_id, p_version);
   -- For all partitions of the call: asking for each would cost more than it saves a pop.
