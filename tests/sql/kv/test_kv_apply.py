@@ -13,7 +13,7 @@ from skep.broker.kv.answer import render
 from skep.broker.kv.execute import KvExecutor
 from skep.broker.kv.operations import planned, read_operations
 from tests.sql.support.kv_model import KvModel
-from tests.sql.support.log import NOON
+from tests.sql.support.log import NOON, Session
 
 NS = "model"
 KEYS = ["a", "a/b", "b", "ä", "Z"]
@@ -82,13 +82,6 @@ def sent(call, versions):
 
 def plan_of(operations):
     return planned(read_operations(json.dumps(operations).encode()))
-
-
-class Session:
-    """Runs the calls of an executor in the session of a test."""
-
-    def __init__(self, log):
-        self.call = log.rows
 
 
 def fail(error):

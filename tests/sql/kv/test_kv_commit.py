@@ -6,7 +6,8 @@ import pytest
 
 from skep.broker.kv.accept import KvCall
 from skep.broker.kv.execute import KvExecutor
-from tests.sql.kv.test_kv_apply import Session, plan_of
+from tests.sql.kv.test_kv_apply import plan_of
+from tests.sql.support.log import LosesItsAnswer, Session
 
 ADD = {"op": "incr", "ns": "n", "key": "k", "delta": 1, "forever": True}
 
@@ -21,22 +22,9 @@ def unit(operations, outcomes):
     return KvCall(plan_of(operations), outcomes.append, outcomes.append)
 
 
-class LosesItsAnswer:
-    """A session whose connection breaks after the call that it is told."""
-
-    def __init__(self, log):
-        self.log = log
-
-    async def call(self, statement, *arguments):
-        rows = await self.log.rows(statement, *arguments)
-        if "kv_commit" in statement:
-            raise ConnectionError
-        return rows
-
-
 async def lose(log, *units):
     with pytest.raises(ConnectionError):
-        await KvExecutor(LosesItsAnswer(log)).write(units, is_repeated=False)
+        await KvExecutor(LosesItsAnswer(log, "kv_commit")).write(units, is_repeated=False)
 
 
 async def test_a_repeated_call_is_answered_from_the_record(log):

@@ -559,3 +559,24 @@ class Log:
 
 def _columns(rows: Iterable[tuple[Any, ...]]) -> list[list[Any]]:
     return [list(column) for column in zip(*rows, strict=True)]
+
+
+class Session:
+    """Runs the calls of an executor in the session of a test."""
+
+    def __init__(self, log: Log) -> None:
+        self.call = log.rows
+
+
+class LosesItsAnswer:
+    """A session whose connection breaks after a call of a function."""
+
+    def __init__(self, log: Log, function: str) -> None:
+        self._log = log
+        self._function = function
+
+    async def call(self, statement: str, *arguments: object) -> Sequence[Any]:
+        rows = await self._log.rows(statement, *arguments)
+        if self._function in statement:
+            raise ConnectionError
+        return rows

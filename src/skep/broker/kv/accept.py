@@ -4,18 +4,17 @@ Calls that write one key share a partition of the engine, so that one execution 
 wait for a busy key, and a key that an application has locked holds up no more than one.
 """
 
-import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, NamedTuple
-from uuid import UUID
 
 import msgspec
 
 from skep.broker.kv.operations import Plan, rejected
+from skep.broker.once import OnceCall, answered
 from skep.db.access.errors import RejectedData
-from skep.engine.driver import Engine, Work
+from skep.engine.driver import Engine
 from skep.model.errors import KvUnavailable, SkepError, Unavailable
 
 _CALL_WEIGHT: Final = 512
@@ -59,22 +58,9 @@ class Outcome(NamedTuple):
     """A required step was not applied: nothing was changed."""
 
 
-class Attempt(NamedTuple):
-    """Where the steps of a call are in the execution that carried them."""
-
-    id: UUID
-    start: int
-
-
 @dataclass(slots=True, eq=False)
-class KvCall(Work):
+class KvCall(OnceCall[Plan, Outcome]):
     """One client's call."""
-
-    plan: Plan
-    answer: Callable[[Outcome], object]
-    refuse: Callable[[SkepError], None]
-    attempt: Attempt | None = None
-    """The last execution that carried it."""
 
     @property
     def weight(self) -> int:
@@ -83,19 +69,21 @@ class KvCall(Work):
         values = sum(len(step.value or "") for step in self.plan.steps)
         return _CALL_WEIGHT + _STEP_WEIGHT * (len(self.plan.steps) + limits) + values
 
-    def finish(self, outcome: Outcome) -> None:
-        """Answer with what became of it."""
-        self.answer(outcome)
-        self.is_settled = True
+    @property
+    def step_count(self) -> int:
+        """How many rows of arguments it is."""
+        return len(self.plan.steps)
 
-    def fail(self, error: SkepError) -> None:
-        """Answer that it was refused, or that it is not known what became of it."""
-        self.is_settled = True
+    @property
+    def stands_alone(self) -> bool:
+        """A list has to be of the instant behind the writes of its call."""
+        return bool(self.plan.listings)
+
+    def refusal_of(self, error: SkepError) -> SkepError:
+        """Return an error with the code that clients of keys know."""
         if isinstance(error, RejectedData):
-            error = rejected(error)
-        elif isinstance(error, Unavailable):
-            error = KvUnavailable()
-        self.refuse(error)
+            return rejected(error)
+        return KvUnavailable() if isinstance(error, Unavailable) else error
 
 
 class Kv:
@@ -125,15 +113,4 @@ class Kv:
         Raises:
             SkepError: It was refused, or it is not known what became of it.
         """
-        answered: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-
-        def answer(outcome: Outcome) -> None:
-            if not answered.done():
-                answered.set_result(outcome)
-
-        def refuse(error: SkepError) -> None:
-            if not answered.done():
-                answered.set_exception(error)
-
-        self.call(KvCall(plan, answer, refuse))
-        return await answered
+        return await answered(lambda answer, refuse: self.call(KvCall(plan, answer, refuse)))
