@@ -8,6 +8,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from tests.api.support.overload import (
+    LET_GO,
     PREFER,
     TIGHT,
     accepted,
@@ -330,6 +331,7 @@ async def test_an_operation_that_was_given_up_can_be_retried_or_cancelled(broker
             async with overload(broker, queue):
                 body = await accepted(client, queue, 3)
             third = body["operationId"]
+            await sql.execute(LET_GO)
             await sql.execute("alter table skep.operation disable trigger stand_still")
             await sql.execute(
                 "select skep.leave_operations(array[$1::uuid], 'failed', null, array['no luck'])",
@@ -386,6 +388,7 @@ async def test_an_operation_that_is_not_carried_out_raises_an_alert(broker, clie
             body = await accepted(client, queue, 1)
         async with broker.sql() as sql:
             await sql.execute("set session_replication_role = replica")  # past the standstill
+            await sql.execute(LET_GO)
             await sql.execute(
                 "update skep.operation set available_at = available_at - interval '1 day'"
                 " where id = $1",

@@ -26,6 +26,11 @@ end $$;
 create or replace trigger stand_still before update on skep.operation
 execute function public.stand_still();
 """
+# What stands still holds the operations that it has claimed, until it runs into its lock timeout.
+LET_GO = f"""
+select pg_cancel_backend(pid) from pg_locks
+where locktype = 'advisory' and objid = {FREEZER} and not granted
+"""
 
 
 @asynccontextmanager
