@@ -4,7 +4,7 @@ import re
 import pytest
 
 from skep.telemetry.families import FAMILIES
-from tests.api.support.asking import ask
+from tests.api.support.asking import ask, ask_until
 from tests.sql.support.waiting import eventually
 
 PROMETHEUS = "/metrics/prometheus"
@@ -35,6 +35,11 @@ async def scrape_until(client, is_there):
     return await eventually(look)
 
 
+async def scrape_counts(client, expected):
+    """Scrape until the counts are there: a connection may have moved to the other worker."""
+    return await scrape_until(client, lambda found: found.items() >= expected.items())
+
+
 async def test_the_text_is_what_prometheus_reads(client):
     answer = await client.call("GET", PROMETHEUS)
 
@@ -52,17 +57,21 @@ async def test_what_happens_to_messages_is_counted_by_queue(client, queue):
     await client.ack(first)
     await client.pop(queue, partition="empty", consumerGroup="g")
 
-    found = await scrape(client)
-
     label = f'{{queue="{queue}"}}'
-    assert found[f"skep_push_requests_total{label}"] == 3
-    assert found[f"skep_pushed_messages_total{label}"] == 4
-    assert found[f"skep_push_duplicates_total{label}"] == 1
+    found = await scrape_counts(
+        client,
+        {
+            f"skep_push_requests_total{label}": 3,
+            f"skep_pushed_messages_total{label}": 4,
+            f"skep_push_duplicates_total{label}": 1,
+            f"skep_popped_messages_total{label}": 2,
+            f"skep_acked_messages_total{label}": 1,
+            f"skep_empty_pops_total{label}": 1,
+            f"skep_partitions_created_total{label}": 2,
+        },
+    )
+
     assert found[f"skep_pushed_bytes_total{label}"] > 4 * len('{"transactionId":""}')
-    assert found[f"skep_popped_messages_total{label}"] == 2
-    assert found[f"skep_acked_messages_total{label}"] == 1
-    assert found[f"skep_empty_pops_total{label}"] == 1
-    assert found[f"skep_partitions_created_total{label}"] == 2
 
 
 async def test_what_fails_dies_and_comes_again_is_counted(client, queue):
@@ -72,12 +81,15 @@ async def test_what_fails_dies_and_comes_again_is_counted(client, queue):
         [message] = await client.pop(queue, wait=True, timeout=10_000)
         await client.ack(message, "failed")
 
-    found = await scrape(client)
-
     label = f'{{queue="{queue}"}}'
-    assert found[f"skep_failed_messages_total{label}"] == 2
-    assert found[f"skep_redelivered_messages_total{label}"] == 1
-    assert found[f"skep_dead_letters_total{label}"] == 1
+    assert await scrape_counts(
+        client,
+        {
+            f"skep_failed_messages_total{label}": 2,
+            f"skep_redelivered_messages_total{label}": 1,
+            f"skep_dead_letters_total{label}": 1,
+        },
+    )
 
 
 async def test_what_dies_without_an_answer_is_counted(broker, client, queue):
@@ -92,9 +104,7 @@ async def test_what_dies_without_an_answer_is_counted(broker, client, queue):
         assert message["data"] == "harmless"
         await client.ack(message)
 
-    found = await scrape(client)
-
-    assert found[f'skep_dead_letters_total{{queue="{queue}"}}'] == 2
+    assert await scrape_counts(client, {f'skep_dead_letters_total{{queue="{queue}"}}': 2})
 
 
 async def test_what_a_transaction_staged_and_the_queue_refuses_is_counted(broker, client, queue):
@@ -115,9 +125,7 @@ async def test_what_is_given_up_by_hand_is_counted_for_each_group(client, queue)
     path = f"/api/v1/messages/{pushed['partition_id']}/{pushed['transaction_id']}/dlq"
     await ask(client, path, method="POST")
 
-    found = await scrape(client)
-
-    assert found[f'skep_dead_letters_total{{queue="{queue}"}}'] == 2
+    assert await scrape_counts(client, {f'skep_dead_letters_total{{queue="{queue}"}}': 2})
 
 
 async def test_transactions_count_for_the_queues_they_touch(client, queue):
@@ -134,11 +142,14 @@ async def test_transactions_count_for_the_queues_they_touch(client, queue):
     answer = await client.post("/api/v1/transaction", {"operations": operations})
     assert json.loads(answer.body)["success"], answer
 
-    found = await scrape(client)
-
-    assert found[f'skep_transactions_total{{queue="{queue}"}}'] == 1
-    assert found[f'skep_acked_messages_total{{queue="{queue}"}}'] == 1
-    assert found[f'skep_pushed_messages_total{{queue="{queue}-sink"}}'] == 1
+    assert await scrape_counts(
+        client,
+        {
+            f'skep_transactions_total{{queue="{queue}"}}': 1,
+            f'skep_acked_messages_total{{queue="{queue}"}}': 1,
+            f'skep_pushed_messages_total{{queue="{queue}-sink"}}': 1,
+        },
+    )
 
 
 async def test_what_is_kept_on_disk_during_maintenance_is_shown(client, queue):
@@ -262,13 +273,14 @@ async def test_families_with_names_of_queen_are_there(client, queue):
 async def test_defect_39_the_metrics_as_json_are_not_all_zeros(client, queue):
     await client.push_payloads(queue, 1, 2)
 
-    metrics = await ask(client, "/metrics")
+    # All connections may be in use just then, by housekeeping too.
+    metrics = await ask_until(client, "/metrics", lambda now: now["database"]["idleConnections"])
 
     assert metrics["uptime"] > 0
     assert metrics["requests"]["total"] >= 1
     assert metrics["requests"]["rate"] > 0
     assert metrics["messages"]["total"] >= 2
-    assert metrics["database"]["poolSize"] >= metrics["database"]["idleConnections"] > 0
+    assert metrics["database"]["poolSize"] >= metrics["database"]["idleConnections"]
     assert metrics["memory"]["rss"] > 2**20
     assert metrics["cpu"]["user"] > 0
     assert metrics["memory"].keys() == {
