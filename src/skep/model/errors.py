@@ -2,9 +2,11 @@
 
     SkepError
     ├── BadRequest        the request must change: malformed, too large, unknown name
-    │   └── KvBadRequest  ... an operation on keys; `reason` says which rule
+    │   ├── KvBadRequest  ... an operation on keys; `reason` says which rule
+    │   └── TimersBadRequest  ... or on timers
     ├── Refused           the request is well formed but not allowed in the current state
     │   ├── NotFound      the resource does not exist
+    │   ├── TimerHorizonExceeded  too far ahead
     │   └── ForgedNotice  not signed by another instance
     ├── Unauthenticated   no token
     │   └── InvalidToken  ... or an invalid one
@@ -14,7 +16,8 @@
     │   ├── PartitionDeferred  ... deferred operations wait for the same partition
     │   └── Congested     ... as 503, for clients that give up at any 4xx
     ├── Unavailable       retry: PostgreSQL is unreachable, or this instance is shutting down
-    │   └── KvUnavailable ... with the code that clients of keys know
+    │   ├── KvUnavailable ... with the code that clients of keys know
+    │   └── TimersUnavailable  ... or that of timers
     └── Defect            a bug: a broken invariant; logged with its stack, answered 500
 
 A failed item is data (an outcome); a failed request is one of these. The docstring of a class is
@@ -71,6 +74,12 @@ class KvBadRequest(BadRequest):
     code = "kv_bad_request"
 
 
+class TimersBadRequest(BadRequest):
+    """The operation on timers is malformed."""
+
+    code = "timers_bad_request"
+
+
 class Refused(SkepError):
     """The request is not allowed in the current state."""
 
@@ -81,6 +90,12 @@ class NotFound(Refused):
     """The resource does not exist."""
 
     code = "not_found"
+
+
+class TimerHorizonExceeded(Refused):
+    """The timer is too far ahead."""
+
+    code = "timer_horizon_exceeded"
 
 
 class Unauthenticated(SkepError):
@@ -158,6 +173,12 @@ class KvUnavailable(Unavailable):
     """The database is unreachable; the outcome is unknown and the call is safe to retry."""
 
     code = "kv_unavailable"
+
+
+class TimersUnavailable(Unavailable):
+    """The database is unreachable; the outcome is unknown and the call is safe to retry."""
+
+    code = "timers_unavailable"
 
 
 class Defect(SkepError):

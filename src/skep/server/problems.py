@@ -2,10 +2,10 @@
 
 The one table from Skep's errors to status codes. Every error body is `{"error": text, "code":
 slug}`: `error` is what Queen's clients raise, `code` is stable and meant for programs. That of an
-overload also has `queueDepth`. Where the wire has finer codes (keys), `error` is the code too,
-`reason` the finer one and `detail` the text. Overload is 429 with Retry-After, or 503 (`Congested`)
-for older clients of Queen, which give up at a 429 (ADR 0017); 503 also means that the database is
-unreachable.
+overload also has `queueDepth`. Where the wire has finer codes (keys, timers), `error` is the code
+too, `reason` the finer one and `detail` the text. Overload is 429 with Retry-After, or 503
+(`Congested`) for older clients of Queen, which give up at a 429 (ADR 0017); 503 also means that the
+database is unreachable.
 
 A defect is logged with its stack and a request id: the client's `X-Request-Id` if it is harmless,
 else a new one, which the response repeats. The client learns nothing else of it.
@@ -28,6 +28,7 @@ STATUS_BY_ERROR: Final[dict[type[BaseException], int]] = {
     errors.Refused: 409,
     errors.NotFound: 404,
     errors.ForgedNotice: 403,
+    errors.TimerHorizonExceeded: 403,
     errors.Overloaded: 429,
     errors.Congested: 503,
     errors.Unavailable: 503,

@@ -1,8 +1,17 @@
-"""Scheduled messages as a test sees them: the SQL functions with Python arguments."""
+"""Scheduled messages as a test sees them: the SQL functions with Python arguments, and timers."""
 
+import json
+from base64 import b64encode
+from functools import partial
 from typing import NamedTuple
 
-from tests.sql.support.log import envelope, key_of
+import pytest
+
+from skep.broker.push.rules import RuleBook
+from skep.broker.timers.accept import TimerCall
+from skep.broker.timers.execute import TimerExecutor
+from skep.broker.timers.operations import read_steps
+from tests.sql.support.log import Session, envelope, key_of
 
 ANY_NUMBER = 1_000_000
 
@@ -72,5 +81,67 @@ async def stored(log, partition="a"):
     """Return the names of the messages in a partition, in order."""
     rows = await log.rows(
         'select transaction_id from skep.message where partition = $1 order by "offset"', partition
+    )
+    return [row[0] for row in rows]
+
+
+class Listener:
+    """Hears when timers are due."""
+
+    def __init__(self):
+        self.heard = []
+
+    def hear_of_due(self, seconds):
+        self.heard.append(seconds)
+
+
+def scheduling(timer_key, txn, delay_ms=60_000, **members):
+    """Return an operation that schedules a timer."""
+    payload = b64encode(json.dumps(txn).encode()).decode()
+    operation = {"op": "schedule", "queue": "hive", "timerKey": timer_key, "partition": "a"}
+    return {**operation, "payload": payload, "delayMs": delay_ms, "txn": txn, **members}
+
+
+def cancelling(timer_key, **members):
+    return {"op": "cancel", "queue": "hive", "timerKey": timer_key, **members}
+
+
+def steps_of(*operations):
+    return read_steps(json.dumps(operations).encode())
+
+
+def executor_of(caller, listener=None):
+    rule_book = RuleBook(caller, seal=bytes)
+    return TimerExecutor(caller, rule_book, listener or Listener(), hash_seed=0)
+
+
+def fail(error):
+    pytest.fail(str(error))
+
+
+def units(calls, outcomes):
+    """Return calls whose outcomes are noted by their places."""
+    return [
+        TimerCall(steps_of(*operations), partial(outcomes.__setitem__, at), fail)
+        for at, operations in enumerate(calls)
+    ]
+
+
+async def carry_out(log, *calls, listener=None):
+    """Carry out calls in one execution; return the states of their timers, call by call."""
+    outcomes = {}
+    executor = executor_of(Session(log), listener)
+    await executor.write(units(calls, outcomes), is_repeated=False)
+    return [outcomes[at] for at in range(len(calls))]
+
+
+async def statuses(log, *calls):
+    """Carry out calls in one execution; return the statuses of each."""
+    return [[state.status for state in states] for states in await carry_out(log, *calls)]
+
+
+async def keys_waiting(log):
+    rows = await log.rows(
+        "select timer_key from skep.scheduled where timer_key is not null order by timer_key"
     )
     return [row[0] for row in rows]

@@ -57,6 +57,13 @@ def policies(connections: int, *, push_hold_s: float = 0.02) -> dict[str, BatchP
     alone = BatchPolicy(
         preferred_weight=1, hold_s_max=0, weight_max=_MIB, units_max=1, concurrency_max=connections
     )
+    changes = BatchPolicy(
+        preferred_weight=64 * _KIB,
+        hold_s_max=0.01,
+        gather_share=0.25,
+        weight_max=_MIB,
+        concurrency_max=connections,
+    )
     return {
         "push": BatchPolicy(
             preferred_weight=256 * _KIB,
@@ -84,13 +91,8 @@ def policies(connections: int, *, push_hold_s: float = 0.02) -> dict[str, BatchP
         "transaction": alone,
         "cycle": alone,
         "schedule": rare,
-        "kv": BatchPolicy(
-            preferred_weight=64 * _KIB,
-            hold_s_max=0.01,
-            gather_share=0.25,
-            weight_max=_MIB,
-            concurrency_max=connections,
-        ),
+        "kv": changes,
+        "timers": changes,
         "kv_read": BatchPolicy(
             preferred_weight=64 * _KIB,
             hold_s_max=0.005,

@@ -20,6 +20,9 @@ from skep.broker.scheduled.listing import Scheduled
 from skep.broker.scheduled.sequence import ScheduledSequencer
 from skep.broker.staged.move import StagedMover
 from skep.broker.staged.sequence import StagedSequencer
+from skep.broker.timers.accept import Timers
+from skep.broker.timers.browse import TimerBrowser
+from skep.broker.timers.execute import TimerExecutor
 from skep.broker.transaction.cached_partitions import CachedPartitions
 from skep.db.access.functions import Functions
 from skep.engine.key_cache.cache import KeyCache
@@ -42,6 +45,8 @@ class PushParts:
         )
         self.gate: Final = AdmissionGate(core.vital, dropper=core.query, now=core.now)
         self.schedule: Final = Schedule(core.engine)
+        self.timers: Final = Timers(core.engine)
+        self.timer_browser: Final = TimerBrowser(Functions(core.query))
         self.sequencer: Final = ScheduledSequencer(core.hot, core.announcer)
         self.scheduled: Final = Scheduled(
             Functions(core.query), self.sequencer, core.key_ring.open_envelope
@@ -86,6 +91,9 @@ class PushParts:
         core.engine.serve("subscribe", GroupProvisioner(slots, directory).execute)
         core.engine.serve("push", self.push.divert_first(cut_short(pushes.execute)))
         core.engine.serve("schedule", cut_short(schedules.execute))
+        timers = TimerExecutor(slots, self.rule_book, self.sequencer, hash_seed=core.hash_seed)
+        core.engine.serve("timers", timers.write)
+        core.meters.counts["skep_timer_operations"] = lambda: timers.counts
         self.staged = StagedSequencer(
             self._staged_mover(), core.announcer, core.leadership, core.dsn
         )

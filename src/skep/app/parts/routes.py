@@ -38,7 +38,8 @@ from skep.server.routes.maintenance import maintenance_routes, migration_routes
 from skep.server.routes.messages import fetch_routes, message_routes
 from skep.server.routes.operations import operation_routes
 from skep.server.routes.retention import retention_routes
-from skep.server.routes.scheduled import scheduled_routes
+from skep.server.routes.scheduled.timers import timer_routes
+from skep.server.routes.scheduled.waiting import scheduled_routes
 from skep.server.routes.spark import hourly_routes, pipeline_routes, replay_routes
 from skep.server.routes.stats import chart_routes, metrics_routes
 from skep.server.routes.streams import streams_routes
@@ -84,6 +85,7 @@ def api_routes(broker: Broker) -> Sequence[ControllerRouterHandler]:
         *queues.queue_status_routes(catalog),
         *queues.queue_routes(lifecycle),
         *scheduled_routes(broker.push.scheduled),
+        *timer_routes(broker.push.timers, broker.push.timer_browser),
         *chain_routes(broker.job_service),
         *job_routes(broker.job_service),
         *job_bulk_routes(broker.job_service),

@@ -50,7 +50,7 @@ class Share(NamedTuple):
 def engine_shares(*, push: float, pop: float, ack: float) -> dict[str, Share]:
     """Return what each operation of the engine may fill of its capacity.
 
-    Transactions, cycles, scheduled messages and calls on keys have as much each as pushes.
+    Transactions, cycles, scheduled messages, calls on keys and timers have as much each as pushes.
     """
     pushes = Share(push, CEILINGS[Priority.PUSH])
     pops = Share(pop, CEILINGS[Priority.POP])
@@ -63,6 +63,7 @@ def engine_shares(*, push: float, pop: float, ack: float) -> dict[str, Share]:
         "provision": pushes,
         "kv": pushes,
         "kv_read": pushes,
+        "timers": pushes,
         "pop": pops,
         "pop_partition": pops,
         "fetch": pops,

@@ -27,6 +27,7 @@ from litestar.params import ParameterKwarg, PathParameter, QueryParameter
 from skep.jobs.worker.tracing import spell_context
 from skep.server.api_document.shapes import ErrorAnswer
 from skep.server.hot.decoding import ID_MAX, decode_body, read_flag, read_number, read_uuid
+from skep.server.hot.exchange import decode_segment
 from skep.telemetry.tracing import TRACEPARENT, TRACESTATE, valid_context
 
 P = ParamSpec("P")
@@ -62,6 +63,15 @@ def in_query(text: str, name: str | None = None, **bounds: Any) -> QueryParamete
 def in_path(text: str, **bounds: Any) -> PathParameter:
     """Describe a parameter of the path."""
     return PathParameter(description=text, **bounds)
+
+
+def rest_of_path(request: AnyRequest, segments: int) -> str:
+    """Return what follows so many segments of the path, with all of its slashes.
+
+    Litestar would join double slashes, and cut those at the ends.
+    """
+    sent: bytes = request.scope["raw_path"]
+    return decode_segment(sent.split(b"/", segments)[segments])
 
 
 _READERS: Final[dict[tuple[Any, Any], tuple[Callable[[str, str], Any], dict[str, Any]]]] = {

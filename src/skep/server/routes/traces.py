@@ -19,12 +19,18 @@ from skep.broker.traces import (
 from skep.server.api_document.shapes import TraceBody
 from skep.server.auth import access
 from skep.server.auth.guard import requester_of
-from skep.server.hot.exchange import decode_segment
 from skep.server.routes import parameters as given
-from skep.server.routes.section import AnyRequest, Body, Parts, Section, in_path, routes_of
+from skep.server.routes.section import (
+    AnyRequest,
+    Body,
+    Parts,
+    Section,
+    in_path,
+    rest_of_path,
+    routes_of,
+)
 
 _PATH: Final = "/api/v1/traces"
-_BY_NAME: Final = f"{_PATH}/by-name/"
 
 Rows = Annotated[Page, Parts(limit=given.Limit, offset=given.DeepOffset)]
 TraceName = Annotated[Path, in_path("Name; its slashes may stay.")]
@@ -54,7 +60,7 @@ def trace_routes(section: Section, traces: Traces) -> None:
         return await traces.list_names(page)
 
     @section.get(
-        _BY_NAME + "{trace_name:path}",
+        f"{_PATH}/by-name/{{trace_name:path}}",
         access.READ,
         response_description="A page of events with their messages.",
     )
@@ -62,8 +68,8 @@ def trace_routes(section: Section, traces: Traces) -> None:
         request: AnyRequest, trace_name: TraceName, page: Rows = given.FIRST_100
     ) -> TracesByName:
         """List the events with a name, oldest first."""
-        del trace_name  # as Litestar cuts it; see `_sent_path`
-        name = decode_segment(_sent_path(request)[len(_BY_NAME) :])
+        del trace_name  # as Litestar cuts it; see `rest_of_path`
+        name = rest_of_path(request, 5)
         return await traces.list_by_name(name, page)
 
     @section.get(
@@ -79,11 +85,6 @@ def trace_routes(section: Section, traces: Traces) -> None:
         page: Rows = given.FIRST_1000,
     ) -> MessageTraces:
         """List the events of a message, oldest first."""
-        del transaction_id  # as Litestar cuts it; see `_sent_path`
-        message = decode_segment(_sent_path(request).split(b"/", 5)[5])
+        del transaction_id  # as Litestar cuts it; see `rest_of_path`
+        message = rest_of_path(request, 5)
         return await traces.list_of_message(partition_id, message, page)
-
-
-def _sent_path(request: AnyRequest) -> bytes:
-    """Return the path as it was sent: Litestar would join double slashes in a path parameter."""
-    return request.scope["raw_path"]

@@ -11,12 +11,17 @@ from litestar import Response
 from skep.broker.kv import operations
 from skep.broker.kv.accept import Kv
 from skep.broker.kv.answer import render_single
-from skep.model.errors import KvBadRequest
 from skep.server.api_document.shapes import KvPathDelete, KvPathPut, KvResult
 from skep.server.auth import access
 from skep.server.auth.guard import Requester, requester_of
-from skep.server.hot.exchange import decode_segment
-from skep.server.routes.section import AnyRequest, Body, Section, in_path, routes_of
+from skep.server.routes.section import (
+    AnyRequest,
+    Body,
+    Section,
+    in_path,
+    rest_of_path,
+    routes_of,
+)
 
 _ONE: Final = "/api/v1/kv/{ns:str}/{key:path}"
 
@@ -34,7 +39,7 @@ def key_routes(section: Section, kv: Kv) -> None:
 
         Its version is the ETag; `found` is false where there is none.
         """
-        del key  # as Litestar cuts it; see `_answer`
+        del key  # as Litestar cuts it; see `rest_of_path`
         return await _answer(kv, request, requester_of(request), ns, "get")
 
     @section.put(
@@ -66,12 +71,7 @@ async def _answer(
     """Carry out the operation that a method and a path mean."""
     operations.refuse_query(request.url.query)
     requester.require_namespace(ns)
-    # Litestar would join double slashes, and cut those at the ends.
-    sent: bytes = request.scope["raw_path"]
-    try:
-        key = decode_segment(sent.split(b"/", 5)[5])
-    except UnicodeDecodeError:
-        raise KvBadRequest("the key is not valid UTF-8", reason="kv_bad_key") from None
+    key = rest_of_path(request, 5)
     body = b"" if op == "get" else await request.body()
     plan = operations.planned(operations.in_path(op, ns, key, body))
     result, version = render_single(plan, await kv.carry_out(plan))
