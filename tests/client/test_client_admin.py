@@ -12,6 +12,8 @@ from skep.broker.groups import progress, seek
 from skep.broker.messages import listing as message_list
 from skep.broker.queues import configure, resources
 from skep.broker.scheduled import listing as scheduled
+from skep.broker.timers import answer as timer_answers
+from skep.broker.timers import browse as timer_rows
 from skep.client import (
     AsyncClient,
     BadRequest,
@@ -53,6 +55,9 @@ from skep.server.api_document import shapes
         (values.Trace, traces.Trace),
         (values.FiledTrace, traces.FiledTrace),
         (values.ScheduledMessage, scheduled.WaitingMessage),
+        (values.TimerChange, timer_answers.TimerResult),
+        (values.TimerDetail, timer_rows.TimerDetail),
+        (values.TimerPage, timer_rows.TimerRows),
         (values.Entry, shapes.KvResult),
         (values.EntryPage, shapes.KvResult),
         (values.Changed, shapes.KvResult),
@@ -197,6 +202,26 @@ async def test_scheduled_messages_are_brought_forward_and_taken_back(queen, queu
 
     assert message.data == "soon"
     assert await queen.scheduled.find(queue=queue) == []
+
+
+async def test_timers_are_scheduled_replaced_listed_and_cancelled(queen, queue):
+    first = await queen.timers.schedule(queue, "a/1", {"n": 1}, delay_s=600)
+    second = await queen.timers.schedule(
+        queue, "a/1", {"n": 2}, delay_s=60, partition="p", transaction_id="t"
+    )
+    await queen.timers.schedule(queue, "a/2", "text", delay_s=600)
+    timer = await queen.timers.get(queue, "a/1")
+    page = await queen.timers.find(queue, limit=1)
+    rest = await queen.timers.find(queue, after=page.next_after)
+
+    assert (first.status, second.status, second.txn) == ("scheduled", "rescheduled", "t")
+    assert first.deliver_at > second.deliver_at == timer.deliver_at
+    assert (bytes(timer.payload), timer.partition, timer.encrypted) == (b'{"n":2}', "p", False)
+    assert [row.timer_key for row in page.rows + rest.rows] == ["a/1", "a/2"]
+    assert await queen.timers.count(queue, "a/") == 2
+    assert await queen.timers.cancel(queue, "a/1")
+    assert not await queen.timers.cancel(queue, "a/1")
+    assert await queen.timers.get(queue, "a/1") is None
 
 
 async def test_keys_are_put_read_counted_and_deleted(queen, queue):

@@ -23,6 +23,7 @@ from skep.cli.messages.messages import messages_app, traces_app
 from skep.cli.messages.pop import ack, pop
 from skep.cli.messages.push import push
 from skep.cli.messages.tail import tail
+from skep.cli.messages.timers import timers_app
 from skep.cli.messages.transaction import transaction
 from skep.cli.server.adopt import adopt
 from skep.cli.server.bench import bench
@@ -97,6 +98,7 @@ _add("Messages", messages_app)
 _add("Messages", dlq_app)
 _add("Messages", traces_app)
 _add("Messages", kv_app)
+_add("Messages", timers_app)
 
 _add("Operate", top)
 _add("Operate", doctor)

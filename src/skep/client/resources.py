@@ -1,9 +1,10 @@
-"""What a broker has: queues, groups, messages, dead letters, traces, scheduled messages, keys.
+"""What a broker has: queues, groups, messages, dead letters, traces, timers, keys.
 
 Each method describes its request, once for both clients. `RequestMethod` makes it a method that
 sends the request and returns the answer, or on asyncio a coroutine that does.
 """
 
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime
 from functools import wraps
@@ -46,6 +47,9 @@ from skep.client.values import (
     Redrive,
     ScheduledMessage,
     SeekPreview,
+    TimerChange,
+    TimerDetail,
+    TimerPage,
     Trace,
     read_changed,
     read_offset,
@@ -590,6 +594,71 @@ class Scheduled(Resource[S_co]):
         return tell("POST", "scheduled", scheduled_id, "deliver")
 
 
+class Timers(Resource[S_co]):
+    """Messages for later under keys of the caller's own, which replace and cancel them.
+
+    A request whose answer is lost is sent again: scheduling the same timer once more replaces it,
+    and its transaction id keeps it from being delivered twice within the window of its queue.
+    """
+
+    @RequestMethod
+    def schedule(
+        self,
+        queue: str,
+        timer_key: str,
+        payload: Any,
+        *,
+        delay_s: float,
+        partition: str | None = None,
+        transaction_id: str | None = None,
+    ) -> Request[TimerChange]:
+        """Schedule a message, in place of the one that waits under this key."""
+        members = _given(
+            op="schedule",
+            queue=queue,
+            timerKey=timer_key,
+            delayMs=round(delay_s * 1000),
+            payload=b64encode(encode(payload)).decode(),
+            partition=partition,
+            txn=transaction_id or str(uuid4()),
+        )
+        body = encode({"operations": [members]})
+        return Request("POST", path_of("timers"), _read_timer_change, body)
+
+    @RequestMethod
+    def cancel(self, queue: str, timer_key: str) -> Request[TimerChange]:
+        """Cancel a timer; false if none waits under the key."""
+        return ask(TimerChange, "DELETE", "timers", queue, timer_key)
+
+    @RequestMethod
+    def get(self, queue: str, timer_key: str) -> Request[TimerDetail | None]:
+        """Return a timer with its payload; None if none waits under the key."""
+        return Request("GET", path_of("timers", queue, timer_key), _read_timer)
+
+    @RequestMethod
+    def find(self, queue: str, *, after: str | None = None, limit: int = 100) -> Request[TimerPage]:
+        """Return a page of the timers of a queue."""
+        return ask(TimerPage, "GET", "timers", queue, after=after, limit=limit)
+
+    @RequestMethod
+    def count(self, queue: str, prefix: str) -> Request[int]:
+        """Return how many timers of a queue have a key that begins with a prefix."""
+        return ask_part(int, "count", "GET", "timers", queue, mode="count", prefix=prefix)
+
+
+def _read_timer_change(body: bytes) -> TimerChange:
+    return _decode_timer_changes(body).results[0]
+
+
+def _read_timer(body: bytes) -> TimerDetail | None:
+    found = msgspec.json.decode(body)
+    if not found["found"]:
+        return None
+    payload = found.pop("payload")
+    raw = encode(payload) if found["encrypted"] else b64decode(payload)
+    return msgspec.convert({**found, "payload": msgspec.Raw(raw)}, TimerDetail)
+
+
 class Kv(Resource[S_co]):
     """Keys and values.
 
@@ -672,6 +741,7 @@ class _Results(msgspec.Struct, Generic[T]):
     results: list[T]
 
 
+_decode_timer_changes: Final = msgspec.json.Decoder(_Results[TimerChange]).decode
 _READS: Final = frozenset({"get", "getMany", "getPrefix", "check"})
 _decode_call: Final = msgspec.json.Decoder(_Results[Json]).decode
 _decode_changed: Final = msgspec.json.Decoder(_Results[Changed]).decode

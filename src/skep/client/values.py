@@ -453,6 +453,48 @@ class ScheduledMessage(msgspec.Struct, rename="camel", kw_only=True):
     created_at: datetime
 
 
+class TimerChange(msgspec.Struct, rename="camel", kw_only=True):
+    """What became of a timer; false if there was none to cancel."""
+
+    ok: bool
+    status: Literal["scheduled", "rescheduled", "cancelled", "absent"]
+    txn: str | None
+    """The transaction id of its message."""
+    deliver_at: datetime | None
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+
+class Timer(msgspec.Struct, rename="camel", kw_only=True):
+    """A timer that waits."""
+
+    queue: str
+    timer_key: str
+    partition: str
+    txn: str
+    """The transaction id of its message."""
+    deliver_at: datetime
+    created_at: datetime
+    updated_at: datetime
+
+
+class TimerDetail(Timer, kw_only=True):
+    """A timer with its payload."""
+
+    payload: msgspec.Raw
+    """JSON; of an encrypted timer the base64 of its ciphertext, as a string."""
+    encrypted: bool
+
+
+class TimerPage(msgspec.Struct, rename="camel", kw_only=True):
+    """Timers of a queue, in the order of their keys."""
+
+    rows: list[Timer]
+    next_after: str | None
+    """`after` of the next page; None on the last one."""
+
+
 class Entry(msgspec.Struct, rename="camel", kw_only=True):
     """A key with its value."""
 

@@ -8,8 +8,9 @@ from typer import Argument, Option
 from skep.cli.shared.connection import with_client
 from skep.cli.shared.declare import listing
 from skep.cli.shared.help import Commands
+from skep.cli.shared.options import json_argument
 from skep.cli.shared.output import Output, print_found, print_record
-from skep.model.errors import BadRequest, NotFound, Refused
+from skep.model.errors import NotFound, Refused
 
 if TYPE_CHECKING:
     from skep.client import Client
@@ -74,7 +75,7 @@ def put_key(
     expect: Expect = None,
 ) -> None:
     """Store a value under a key."""
-    changed = client.kv.put(namespace, key, _parsed(value), ttl_s=ttl, expect=expect)
+    changed = client.kv.put(namespace, key, json_argument("value", value), ttl_s=ttl, expect=expect)
     _tell(f"Stored {namespace} {key}", changed)
 
 
@@ -99,15 +100,6 @@ def add_to_key(
 def delete_key(client: "Client", namespace: Namespace, key: Key, *, expect: Expect = None) -> None:
     """Delete a key."""
     _tell(f"Deleted {namespace} {key}", client.kv.delete(namespace, key, expect=expect))
-
-
-def _parsed(text: str) -> Any:
-    import msgspec
-
-    try:
-        return msgspec.json.decode(text)
-    except msgspec.DecodeError as error:
-        raise BadRequest(f"the value is not JSON: {error}. Put a text in quotes") from None
 
 
 _REASONS: Final = {

@@ -45,6 +45,16 @@ ConfigFile = Annotated[
 ]
 
 
+def json_argument(name: str, text: str) -> Any:
+    """Return the value that a JSON argument spells."""
+    import msgspec
+
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        raise BadRequest(f"the {name} is not JSON: {error}. Put a text in quotes") from None
+
+
 def setting_option(name: str, *, panel: str | None = None) -> Any:
     """Return the option of a setting, with its choices if it has any."""
     kind = FIELDS[name].type
