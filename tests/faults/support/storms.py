@@ -1,8 +1,20 @@
 """What goes wrong, for how long: the same storms in the short form of a test and in a soak."""
 
 import asyncio
+from contextlib import asynccontextmanager
 
 from tests.faults.support.network import Treatment
+
+
+@asynccontextmanager
+async def under(load):
+    """Run a load until the block is left."""
+    async with asyncio.TaskGroup() as group:
+        group.create_task(load.run())
+        try:
+            yield
+        finally:
+            load.finish()
 
 
 async def kill_brokers(fleet, size, *, kills, pause_s, random):

@@ -9,7 +9,7 @@ import pytest
 
 from tests.faults.support.instances import fleet_of
 from tests.faults.support.key_histories import KeyHistory, KeyLoad, Read, Write, violations
-from tests.faults.support.storms import kill_brokers
+from tests.faults.support.storms import kill_brokers, under
 
 
 def write(value, expected, version, at=(0, 100)):
@@ -59,12 +59,8 @@ def test_a_read_of_what_was_overwritten_before_it_began_is_found():
 @asynccontextmanager
 async def load_on(fleet, queue, seed):
     load = KeyLoad(fleet, queue, seed)
-    async with asyncio.TaskGroup() as group:
-        group.create_task(load.run())
-        try:
-            yield load
-        finally:
-            load.finish()
+    async with under(load):
+        yield load
 
 
 async def check(load, fleet, ns):
