@@ -149,6 +149,24 @@ async def test_of_a_conflating_group_only_the_newest_message_counts(log):
     assert taken.offsets == [6]
 
 
+async def test_brokers_of_the_release_before_name_no_bound(log):
+    partition, group = await log.partition()
+    await push(log, partition, "a", "b", size=9 * KB)
+    poll = Poll()
+
+    rows = await log.rows(
+        "select * from skep.pop_messages($1, $2, $3, $4, $5, $6)",
+        group,
+        [poll.lease_id],
+        [1],
+        [1],
+        [True],
+        [0],
+    )
+
+    assert [row["taken_to"] for row in rows] == [1]
+
+
 sizes = st.lists(st.sampled_from([10, 3_000, 9_000, 20_000]), min_size=1, max_size=6)
 
 

@@ -1,3 +1,5 @@
+from uuid import uuid4
+
 import asyncpg
 import pytest
 
@@ -172,3 +174,23 @@ async def test_what_is_paused_delivers_nothing_and_goes_on_where_it_was(log, tab
 
     await log.execute(f"update skep.{table} set is_paused = false")
     assert (await log.pop(group)).offsets == [1]
+
+
+@pytest.mark.parametrize("function", ["pop_messages", "pop_partitions"])
+async def test_a_broker_of_the_release_before_gets_the_columns_it_knows(log, function):
+    partition, group = await log.partition()
+    await log.push(partition, "a")
+    wanted = [1] if function == "pop_messages" else [partition]
+    sizes = [[10], wanted] if function == "pop_messages" else [wanted, [10]]
+
+    [row] = await log.rows(
+        f"select * from skep.{function}($1, $2, $3, $4, $5, $6)",
+        group,
+        [uuid4()],
+        *sizes,
+        [False],
+        [0],
+    )
+
+    assert list(row.keys())[-2:] == ["passed_over", "is_individual"]
+    assert (row["first"], row["delivery"], len(row)) == (1, 1, 12)

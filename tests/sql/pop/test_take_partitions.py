@@ -238,7 +238,7 @@ async def take_one(log, partition, group, upto, *, auto_ack=False):
         cross join lateral skep.take_partitions(
           g, q, skep.now(), array[1], array[c.partition_id], array[c.ctid], array[c.acked],
           array[$3::bigint], null, null, array[gen_random_uuid()], array[$4::boolean],
-          array[0]) t
+          array[0], true) t
         where g.id = $2
         """,
         partition,

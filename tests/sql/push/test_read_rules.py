@@ -7,7 +7,6 @@ async def test_the_rules_of_the_queues_named_are_returned(log):
         overflow="drop_oldest",
         json_schema={"type": "object"},
         deferral="always",
-        is_strict=True,
     )
     await log.configure("wax")
 
@@ -22,5 +21,4 @@ async def test_the_rules_of_the_queues_named_are_returned(log):
         "drop_oldest",
         '{"type": "object"}',
         "always",
-        True,
     )

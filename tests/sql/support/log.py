@@ -483,7 +483,7 @@ class Log:
             (p.lease_id, p.batch, p.partitions, p.auto_ack, p.lease_s) for p in polls or (Poll(),)
         )
         found = await self.rows(
-            "select * from skep.pop_messages($1, $2, $3, $4, $5, $6, $7)",
+            "select * from skep.pop_messages($1, $2, $3, $4, $5, $6, true, $7)",
             group_id,
             leases,
             batches,
@@ -502,7 +502,7 @@ class Log:
             (p.lease_id, p.partition_id, p.batch, p.auto_ack, p.lease_s) for p in polls
         )
         found = await self.rows(
-            "select * from skep.pop_partitions($1, $2, $3, $4, $5, $6, $7)",
+            "select * from skep.pop_partitions($1, $2, $3, $4, $5, $6, true, $7)",
             group_id,
             leases,
             partitions,

@@ -26,8 +26,8 @@ from skep.db.access.slots import Caller
 from skep.model.errors import SkepError, Unavailable
 from skep.telemetry.meters import Meters
 
-POP_CALL: Final = "select * from skep.pop_messages($1, $2, $3, $4, $5, $6, $7)"
-POP_PARTITION_CALL: Final = "select * from skep.pop_partitions($1, $2, $3, $4, $5, $6, $7)"
+POP_CALL: Final = "select * from skep.pop_messages($1, $2, $3, $4, $5, $6, true, $7)"
+POP_PARTITION_CALL: Final = "select * from skep.pop_partitions($1, $2, $3, $4, $5, $6, true, $7)"
 UNDO_CALL: Final = "select skep.undo_claims($1, $2)"
 RELEASE_CALL: Final = "select skep.release_claims($1, $2, $3)"
 

@@ -27,7 +27,10 @@ if TYPE_CHECKING:
     from skep.broker.push.request import Entry
     from skep.model.queue_options import Deferral
 
-READ_CALL: Final = "select * from skep.read_rules($1)"
+READ_CALL: Final = (
+    "select r.*, q.is_strict from skep.read_rules($1) r join skep.queue q on q.id = r.queue_id"
+)
+"""`read_rules` has no column more, because brokers of the version before read all it returns."""
 
 _DELETED: Final = (0, 0, 0, False, None, None, None, "asked", False)
 """A row of that call for a queue that does not exist."""

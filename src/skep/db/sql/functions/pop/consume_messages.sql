@@ -30,6 +30,6 @@ begin
          m.created_at, m.body, m.passed_over, m.counts
   from skep.pop_messages(
     v_group_id, array[gen_random_uuid()], array[p_batch], array[p_partitions], array[true],
-    array[0], 16777216) m
+    array[0], true, 16777216) m
   where m.poll is not null;
 end $$;

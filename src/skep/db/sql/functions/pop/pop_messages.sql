@@ -1,6 +1,6 @@
 -- pop_messages: serve polls of one consumer group from the partitions that waited longest.
 -- Takes   per poll, in parallel arrays: p_lease_id (new), p_batch (messages) and p_partitions, both
---         1 or more, p_auto_ack, p_lease_s (0: the queue's lease time).
+--         1 or more, p_auto_ack, p_lease_s (0: the queue's lease time). p_counted: return counts.
 --         p_bytes_max: of the bodies returned, null for any; at least one segment is.
 -- Returns as take_partitions. No row for a poll that got nothing, or if the group or its queue is
 --         paused. A row with only poll: the answer is full, and the poll should ask again. A row
@@ -12,10 +12,12 @@
 -- Why     available_at alone decides, so the cost depends neither on the number of partitions nor
 --         on the backlog; head - acked tells how much a partition holds without reading a message.
 --         Partitions that turn out empty or held back are set to rest and replaced in another
---         round. Only partitions with rules or done messages are planned one by one.
+--         round. Only partitions with rules or done messages are planned one by one. The variant
+--         without counts is for brokers of the release before, which run on while instances are
+--         restarted one after the other.
 create function skep.pop_messages(
   p_group_id integer, p_lease_id uuid[], p_batch integer[], p_partitions integer[],
-  p_auto_ack boolean[], p_lease_s integer[], p_bytes_max bigint)
+  p_auto_ack boolean[], p_lease_s integer[], p_counted boolean, p_bytes_max bigint default null)
 returns table (
   poll integer, partition_id bigint, partition_name text, taken_from bigint, taken_to bigint,
   delivery integer, first bigint, created_at timestamptz, keys bytea, body bytea,
@@ -154,7 +156,7 @@ begin
     if v_seen > 0 then
       return query select * from skep.take_partitions(
         v_group, v_queue, v_now, v_taken_poll, v_taken_id, v_taken_place, v_taken_from,
-        v_taken_to, v_done, v_rest_until, p_lease_id, p_auto_ack, p_lease_s);
+        v_taken_to, v_done, v_rest_until, p_lease_id, p_auto_ack, p_lease_s, p_counted);
     end if;
     -- Fewer than v_limit means that nothing else is ready. The bound keeps the call short when a
     -- hundred thousand partitions must be set to rest; the next poll goes on from there.
@@ -174,3 +176,17 @@ begin
     return next;
   end if;
 end $$;
+
+create function skep.pop_messages(
+  p_group_id integer, p_lease_id uuid[], p_batch integer[], p_partitions integer[],
+  p_auto_ack boolean[], p_lease_s integer[])
+returns table (
+  poll integer, partition_id bigint, partition_name text, taken_from bigint, taken_to bigint,
+  delivery integer, first bigint, created_at timestamptz, keys bytea, body bytea,
+  passed_over bigint[], is_individual boolean)
+language sql as $$
+  select m.poll, m.partition_id, m.partition_name, m.taken_from, m.taken_to, m.delivery, m.first,
+         m.created_at, m.keys, m.body, m.passed_over, m.is_individual
+  from skep.pop_messages(
+    p_group_id, p_lease_id, p_batch, p_partitions, p_auto_ack, p_lease_s, false) m;
+$$;

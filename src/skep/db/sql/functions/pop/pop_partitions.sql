@@ -8,10 +8,11 @@
 -- Model   Delivery!Claim
 -- Why     A named partition is found by its address, not searched for among the ready ones. Of
 --         several polls for one partition the first gets it. Brokers remember partition ids; a poll
---         for a removed partition must be told, or it would wait for ever.
+--         for a removed partition must be told, or it would wait for ever. The variant without counts is
+--         as that of pop_messages.
 create function skep.pop_partitions(
   p_group_id integer, p_lease_id uuid[], p_partition_id bigint[], p_batch integer[],
-  p_auto_ack boolean[], p_lease_s integer[], p_bytes_max bigint)
+  p_auto_ack boolean[], p_lease_s integer[], p_counted boolean, p_bytes_max bigint default null)
 returns table (
   poll integer, partition_id bigint, partition_name text, taken_from bigint, taken_to bigint,
   delivery integer, first bigint, created_at timestamptz, keys bytea, body bytea,
@@ -98,7 +99,7 @@ begin
   if v_taken_id is not null then
     return query select * from skep.take_partitions(
       v_group, v_queue, v_now, v_taken_poll, v_taken_id, v_taken_place, v_taken_from, v_taken_to,
-      v_done, v_rest_until, p_lease_id, p_auto_ack, p_lease_s);
+      v_done, v_rest_until, p_lease_id, p_auto_ack, p_lease_s, p_counted);
   end if;
   if coalesce(cardinality(v_taken_id), 0) < cardinality(p_partition_id) then
     for poll, partition_id in
@@ -117,3 +118,17 @@ begin
     return next;
   end if;
 end $$;
+
+create function skep.pop_partitions(
+  p_group_id integer, p_lease_id uuid[], p_partition_id bigint[], p_batch integer[],
+  p_auto_ack boolean[], p_lease_s integer[])
+returns table (
+  poll integer, partition_id bigint, partition_name text, taken_from bigint, taken_to bigint,
+  delivery integer, first bigint, created_at timestamptz, keys bytea, body bytea,
+  passed_over bigint[], is_individual boolean)
+language sql as $$
+  select m.poll, m.partition_id, m.partition_name, m.taken_from, m.taken_to, m.delivery, m.first,
+         m.created_at, m.keys, m.body, m.passed_over, m.is_individual
+  from skep.pop_partitions(
+    p_group_id, p_lease_id, p_partition_id, p_batch, p_auto_ack, p_lease_s, false) m;
+$$;

@@ -3,7 +3,7 @@
 --         of the cursor), p_from (its new acked), p_to (the last offset taken), p_done (the
 --         cursor's done) and p_rest_until (when a partition with nothing to take may have
 --         something), the last two null if no partition has any; per poll: p_lease_id, p_auto_ack,
---         p_lease_s.
+--         p_lease_s. p_counted: return counts.
 -- Returns segments by poll and partition. The messages are (taken_from, taken_to] without
 --         passed_over; delivery: deliveries of the first, this one included; is_individual: an ack
 --         speaks for its own message; counts: as tally_range, null if all messages have as many
@@ -21,7 +21,7 @@ create function skep.take_partitions(
   p_group skep.consumer_group, p_queue skep.queue, p_now timestamptz, p_poll integer[],
   p_partition_id bigint[], p_place tid[], p_from bigint[], p_to bigint[],
   p_done int8multirange[], p_rest_until timestamptz[], p_lease_id uuid[], p_auto_ack boolean[],
-  p_lease_s integer[])
+  p_lease_s integer[], p_counted boolean)
 returns table (
   poll integer, partition_id bigint, partition_name text, taken_from bigint, taken_to bigint,
   delivery integer, first bigint, created_at timestamptz, keys bytea, body bytea,
@@ -106,7 +106,7 @@ begin
                    when i.taken_from >= c.delivered then 1
                    else 1 + skep.delivery_count(
                      c.delivered, c.deliveries, c.steps, i.taken_from + 1) end as delivery,
-              case when i.poll is null
+              case when i.poll is null or not p_counted
                         or c.failed_offset is null and (
                           i.taken_from + 1 = i.upto or i.taken_from >= c.delivered
                           or c.steps is null and i.upto <= c.delivered) then null

@@ -16,6 +16,7 @@
 --         a lock: a user's open transaction that only found a duplicate must not keep the holder
 --         from closing. Taking over a key names the holder that was judged, through a unique index,
 --         so one of many wins. Known type names are only read. Planned for full tables (ADR 0004).
+--         The variant with p_is_fatal is for applications of the release before (blocker_policies).
 create function skep.chain_start(
   p_chain_id uuid[], p_type text[], p_input text[], p_priority smallint[],
   p_due_at timestamptz[], p_delay_s double precision[], p_max_attempts integer[],
@@ -137,3 +138,17 @@ begin
          case when u.holder = u.id then 'started' else 'duplicate' end
   from unnest(p_chain_id, v_holder) with ordinality u(id, holder, item) order by u.item;
 end $$;
+
+create function skep.chain_start(
+  p_chain_id uuid[], p_type text[], p_input text[], p_priority smallint[],
+  p_due_at timestamptz[], p_delay_s double precision[], p_max_attempts integer[],
+  p_limit_key text[], p_deadline_s double precision[], p_parent_job_id uuid[], p_trace text[],
+  p_key text[], p_any boolean[], p_window_s double precision[], p_instead_of uuid[],
+  p_blocked_item integer[], p_blocker_id uuid[], p_is_fatal boolean[], p_notify boolean)
+returns table (item integer, chain_id uuid, outcome text)
+language sql as $$
+  select * from skep.chain_start(
+    p_chain_id, p_type, p_input, p_priority, p_due_at, p_delay_s, p_max_attempts, p_limit_key,
+    p_deadline_s, p_parent_job_id, p_trace, p_key, p_any, p_window_s, p_instead_of, p_blocked_item,
+    p_blocker_id, skep.blocker_policies(p_is_fatal), p_notify);
+$$;

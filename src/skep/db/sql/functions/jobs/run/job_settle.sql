@@ -18,7 +18,8 @@
 -- Why     Every write is fenced by (worker, attempt) under the lock of the open job. Without
 --         p_wait, a chain held by a long transaction delays no other. Whether a failed attempt is
 --         retry or failed is the worker's decision (skep/jobs/worker/retry.py). Planned for full
---         tables (ADR 0004).
+--         tables (ADR 0004). The variant with p_is_fatal is for workers of the release before
+--         (blocker_policies).
 create function skep.job_settle(
   p_worker_id uuid, p_job_id uuid[], p_attempt integer[], p_outcome text[], p_output text[],
   p_error text[], p_delay_s double precision[], p_due_at timestamptz[], p_next_id uuid[],
@@ -145,3 +146,17 @@ begin
   from unnest(v_answer, v_chain_id, p_outcome) with ordinality u(answer, chain_id, outcome, item)
   order by u.item;
 end $$;
+
+create function skep.job_settle(
+  p_worker_id uuid, p_job_id uuid[], p_attempt integer[], p_outcome text[], p_output text[],
+  p_error text[], p_delay_s double precision[], p_due_at timestamptz[], p_next_id uuid[],
+  p_next_type text[], p_next_input text[], p_next_priority smallint[],
+  p_next_max_attempts integer[], p_next_limit_key text[], p_next_trace text[],
+  p_blocked_item integer[], p_blocker_id uuid[], p_is_fatal boolean[], p_wait boolean)
+returns table (item integer, outcome text, closed uuid[], woken text[])
+language sql as $$
+  select * from skep.job_settle(
+    p_worker_id, p_job_id, p_attempt, p_outcome, p_output, p_error, p_delay_s, p_due_at, p_next_id,
+    p_next_type, p_next_input, p_next_priority, p_next_max_attempts, p_next_limit_key,
+    p_next_trace, p_blocked_item, p_blocker_id, skep.blocker_policies(p_is_fatal), p_wait);
+$$;

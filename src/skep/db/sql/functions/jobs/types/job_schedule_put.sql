@@ -1,7 +1,7 @@
 -- job_schedule_put: create or change a schedule.
 -- Takes   p_name, p_type, p_input (JSON), p_cron, p_timezone, p_missed (skip, once, all),
 --         p_priority, p_max_attempts, p_is_enabled, p_next_at; p_owner: the application that
---         declares it, null if an operator puts it by hand.
+--         declares it, null if an operator puts it by hand, or a worker of the release before.
 -- Locks   the skep.job_schedule row.
 -- Why     A starting worker puts its declared schedules. An unchanged one keeps its next_at, or
 --         every deployment would miss a tick. Only an operator pauses and resumes: a deployment
@@ -9,7 +9,7 @@
 create function skep.job_schedule_put(
   p_name text, p_type text, p_input text, p_cron text, p_timezone text, p_missed text,
   p_priority smallint, p_max_attempts integer, p_is_enabled boolean, p_next_at timestamptz,
-  p_owner text)
+  p_owner text default null)
 returns void
 language sql as $$
   insert into skep.job_schedule as s (

@@ -4,7 +4,7 @@
 --         inside the window, newest first: first, created_at, keys.
 -- Locks   none.
 -- Why     The sink compares what it staged with them on the executors, before its commit. Brokers
---         read windows in steps (read_window).
+--         read windows in steps (read_window); those of the release before still call this.
 create function skep.read_keys(p_partition_id bigint[], p_segments_max integer)
 returns table (
   partition_id bigint, head bigint, window_start timestamptz, first bigint,
