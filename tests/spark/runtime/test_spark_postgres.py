@@ -80,10 +80,10 @@ def test_a_result_that_was_not_read_to_its_end_does_not_spoil_the_next(open_data
 
 def test_a_result_may_be_read_as_slowly_as_spark_takes_it(open_database, writer):
     sql = "select n, repeat('x', 1000) as filler from generate_series(1, 50000) n"
-    impatient = open_database(0.3)
+    impatient = open_database(1.0)
     batches = impatient.stream(sql)
     rows = next(batches).num_rows
-    writer.value("select pg_sleep(0.6)")  # meanwhile the server cannot send the rest
+    writer.value("select pg_sleep(1.5)")  # meanwhile the server cannot send the rest
 
     assert rows + sum(batch.num_rows for batch in batches) == 50_000
     assert "statementTimeout" in cause(lambda: impatient.rows("select pg_sleep(60)")).message
