@@ -20,7 +20,7 @@ from skep.jobs.service.replays import MAX_ATTEMPTS, REPLAY_JOB, ReplayOrder, Rep
 from skep.model.errors import BadRequest, Refused
 from skep.settings import Settings, load_settings
 from skep.spark.runtime.encryption_keys import key_options
-from skep.spark.runtime.session import DEFAULT_MASTER, spark_session
+from skep.spark.runtime.session import DEFAULT_MASTER, job_session
 from skep.spark.transfer.conditions import check_condition
 from skep.spark.transfer.replay import Replay, ReplayPlan
 from skep.spark.transfer.single_write import JobFailed
@@ -50,7 +50,7 @@ def replay_app(
     @spark_job(
         types,
         REPLAY_JOB,
-        session=session or (lambda: spark_session("skep replays", master=master)),
+        session=session or (lambda: job_session("skep replays", master=master)),
         retry=RETRY,
     )
     def replay(ctx: Ctx[ReplayOrder, ReplayResult], spark: Any) -> ReplayResult:

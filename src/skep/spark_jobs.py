@@ -9,7 +9,8 @@ progress is that of the tasks of its Spark jobs. When it is cancelled, timed out
 jobs are cancelled, too. `run_query` does the same for a streaming query that ends by itself.
 
 Needs the extra `spark`, and a driver in this process: not Spark Connect. The session is shared by
-all steps of a process: the first one makes it.
+all steps of a process: the first one makes it, and what Spark prints goes to a file that the log
+names.
 """
 
 from collections.abc import Callable, Generator
@@ -19,7 +20,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from skep.jobs import Continue, Ctx, Job, JobTypes, Limits, Retry
-from skep.spark.runtime.session import adopt_session, spark_session
+from skep.spark.runtime.session import adopt_session, job_session
 from skep.spark.runtime.tasks import repeating, task_counts
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def spark_job(
     types: JobTypes,
     name: str,
     *,
-    session: MakeSession = spark_session,
+    session: MakeSession = job_session,
     retry: Retry | None = None,
     timeout: timedelta | None = None,
     limits: Limits | None = None,

@@ -1,6 +1,7 @@
 """`skep worker` with replays, killed by signal 9 in the midst of one; another worker takes over."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -39,6 +40,7 @@ STORED = """
   select from skep.partition p join skep.queue q on q.id = p.queue_id
   where q.name = '{}' and p.head > 0
 """
+SPARKS_OWN = re.compile(r"WARN\b|log4j|SLF4J|NativeCodeLoader|WARNING: |py4j")
 LEFT_OVER = """
   select (select count(*) from skep.staged_segment)
     + (select count(*) from skep.segment where partition_id < 0)
@@ -71,12 +73,19 @@ def worker_process(broker, tmp_path):
 
     @contextmanager
     def worker_process():
+        with (tmp_path / "printed").open("wb") as printed, running(printed) as process:
+            yield process
+
+    @contextmanager
+    def running(printed):
         process = subprocess.Popen(
             [
                 *(sys.executable, "-m", "skep", "worker", "skep.replay_worker:app"),
                 *("--database-url", broker.database_url, "--lease", "2"),
             ],
             start_new_session=True,
+            stdout=printed,
+            stderr=printed,
             # Who is killed cannot tidy up.
             env={**os.environ, "SPARK_LOCAL_DIRS": str(tmp_path)},
         )
@@ -116,7 +125,7 @@ async def check_exactness(sql, order, done):
 
 
 async def test_killed_while_its_tasks_stage_it_is_repeated_exactly(
-    ask, broker, order, worker_process, take_over
+    ask, broker, order, worker_process, take_over, tmp_path
 ):
     replay_id = await start_replay(ask, order)
     async with broker.sql() as sql, broker.sql() as watch:
@@ -129,6 +138,9 @@ async def test_killed_while_its_tasks_stage_it_is_repeated_exactly(
         await check_exactness(sql, order, done)
 
     assert not done["result"]["isRepeated"]
+    printed = (tmp_path / "printed").read_text().splitlines()
+    assert [line for line in printed if "its log: " in line]
+    assert [line for line in printed if SPARKS_OWN.search(line)] == []
 
 
 @pytest.mark.parametrize("is_committed", sized([True], large=[False, True]))

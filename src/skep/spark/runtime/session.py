@@ -4,7 +4,9 @@ Everything can be overridden by `config`. What has to be in the environment befo
 session of a process starts its JVM is put there; afterwards Spark reads it no more.
 """
 
+import logging
 import sys
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -30,6 +32,10 @@ LOOPBACK: Final = "127.0.0.1"
 READING_CORES: Final = "SPARK_SKEP_CORES"
 """The variable that tells what plans, in a process of its own, how many tasks run at a time: 0
 where that is up to a cluster. In sessions made by others it is not set."""
+
+_log = logging.getLogger(__name__)
+_starting: Final = threading.Lock()
+"""Steps of jobs run in threads, and a process has one Java."""
 
 _PYTHON: Final = "spark.pyspark.python"
 """Spark reads this setting only where it is submitted to."""
@@ -93,6 +99,23 @@ def spark_session(
     return builder.getOrCreate()
 
 
+def job_session(name: str = "skep worker", *, master: str = DEFAULT_MASTER) -> "SparkSession":
+    """Return the session of this process for a step of a job; the first call starts it.
+
+    What Java and Spark print goes to a file that the log names: the worker's output is its own.
+    """
+    log = log_path(name)
+    with _starting:
+        if not _has_java():
+            _log.info("starting Spark in a Java process, which takes a while; its log: %s", log)
+        return spark_session(name, master=master, log=log)
+
+
+def _has_java() -> bool:
+    context: Any = getattr(sys.modules.get("pyspark"), "SparkContext", None)
+    return context is not None and context._gateway is not None  # noqa: SLF001 (no public way)
+
+
 def log_path(name: str) -> Path:
     """Return the file for what Spark prints in an application of this name."""
     return (
@@ -107,10 +130,11 @@ def _start_java(settings: Mapping[str, str], log: Path) -> None:
     from pyspark import SparkConf, SparkContext, java_gateway  # noqa: PLC0415
     from pyspark.errors import PySparkRuntimeError  # noqa: PLC0415
 
+    if _has_java():
+        return
     context: Any = SparkContext
     launcher: Any = java_gateway
-    if context._gateway is not None:  # noqa: SLF001 (PySpark has no public way)
-        return
+    logging.getLogger("py4j").setLevel(logging.WARNING)  # it tells of every call back from Java
     configuration = SparkConf().setAll(list(settings.items()))
     log.parent.mkdir(parents=True, exist_ok=True)
     if log.is_file() and log.stat().st_size > LOG_BYTES_MAX:
