@@ -29,17 +29,16 @@ export function Queues() {
 function QueueList() {
   const { query } = place.value;
   const page = currentPage();
-  const condition = CONDITIONS.find((each) => each === query.get("condition"));
-  const wanted = { search: query.get("search"), namespace: query.get("namespace"), sort: (query.get("sort") ?? "name") as Order };
+  const condition = CONDITIONS.find((each) => each === query.get("condition")) ?? null;
+  const wanted = { search: query.get("search"), namespace: query.get("namespace"), condition, sort: (query.get("sort") ?? "name") as Order };
   const { data, error } = useLoad(
-    (signal) => get("/api/v1/resources/queues", { query: { ...wanted, minutes: MINUTES, ...(condition ? { limit: GROUPS } : { limit: LIMIT, offset: page * LIMIT }) }, signal }),
-    [wanted, page, condition],
+    (signal) => get("/api/v1/resources/queues", { query: { ...wanted, minutes: MINUTES, limit: LIMIT, offset: page * LIMIT }, signal }),
+    [wanted, page],
     { everySeconds: 5 },
   );
   const groups = useLoad((signal) => get("/api/v1/consumer-groups", { query: { sort: "worst", limit: GROUPS }, signal }), [], { everySeconds: 15 });
   const namespaces = useLoad((signal) => get("/api/v1/resources/namespaces", { signal }), []);
   const labels = namespaces.data?.namespaces.map((each) => each.namespace).filter(Boolean) ?? [];
-  const shown = data?.queues.filter((queue) => !condition || queue.condition === condition);
   return (
     <>
       <PageHead title="Queues">
@@ -53,7 +52,7 @@ function QueueList() {
           <ChoiceFilter label="Order" name="sort" choices={[["", "By name"], ["newest", "Newest first"], ["oldest", "Oldest first"]]} />
         </div>
         <Failure error={error} />
-        {shown && (shown.length ? <Listed queues={shown} total={condition ? shown.length : (data?.total ?? 0)} groups={groups.data ?? []} /> : <Empty title="No queue matches"><p>The first push to a queue creates it; or create it here.</p></Empty>)}
+        {data && (data.queues.length ? <Listed queues={data.queues} total={data.total} groups={groups.data ?? []} /> : <Empty title="No queue matches"><p>The first push to a queue creates it; or create it here.</p></Empty>)}
       </div>
       {query.get("create") && <CreateQueue onClose={() => setQuery({ create: null }, { replace: true })} />}
     </>
@@ -75,15 +74,15 @@ function Listed({ queues, total, groups }: { queues: Schemas["QueueSummary"][]; 
         columns={[
           { title: "Queue", cell: (queue) => <><QueueLink name={queue.name} />{queue.namespace && !queue.name.startsWith(queue.namespace) && <div class="muted small">{queue.namespace}</div>}</>, by: (queue) => queue.name, isWide: true },
           { title: "State", cell: (queue) => <Badge word={queue.condition} />, by: (queue) => CONDITIONS.indexOf(queue.condition) },
-          { title: "Worst group", cell: (queue) => <WorstGroup group={worst(queue)} /> },
+          { title: "Worst group", cell: (queue) => <WorstGroup group={worst(queue)} isKnown={groups.length < GROUPS} /> },
           { title: "Lag", cell: (queue) => oldest(queue) ? seconds(oldest(queue)) : "–", by: oldest, isNumber: true },
           { title: "In/s", cell: (queue) => rate(queue.inPerSecond), by: (queue) => queue.inPerSecond, isNumber: true },
           { title: "Out/s", cell: (queue) => rate(queue.outPerSecond), by: (queue) => queue.outPerSecond, isNumber: true },
           { title: `Last ${MINUTES} min`, cell: (queue) => <Spark label={`Pushed and delivered in the last ${MINUTES} minutes`} series={[queue.pushed, queue.popped]} /> },
           { title: "Waiting", cell: (queue) => `${queue.estimated ? "≈ " : ""}${count(queue.messages.pending)}`, by: (queue) => queue.messages.pending, isNumber: true },
+          { title: "Messages", cell: (queue) => `${queue.estimated ? "≈ " : ""}${count(queue.messages.total)}`, by: (queue) => queue.messages.total, isNumber: true, isMinor: true },
+          { title: "Partitions", cell: (queue) => count(queue.partitions), by: (queue) => queue.partitions, isNumber: true, isMinor: true },
           { title: "Dead letters", cell: (queue) => queue.messages.deadLetter ? <a href={hrefTo(["dead-letters"], { queue: queue.name })}>{count(queue.messages.deadLetter)}</a> : "0", by: (queue) => queue.messages.deadLetter, isNumber: true },
-          { title: "Messages", cell: (queue) => `${queue.estimated ? "≈ " : ""}${count(queue.messages.total)}`, by: (queue) => queue.messages.total, isNumber: true },
-          { title: "Partitions", cell: (queue) => count(queue.partitions), by: (queue) => queue.partitions, isNumber: true },
         ]}
       />
       <Pager total={total} limit={LIMIT} />
@@ -91,8 +90,8 @@ function Listed({ queues, total, groups }: { queues: Schemas["QueueSummary"][]; 
   );
 }
 
-function WorstGroup({ group }: { group: Group | undefined }) {
-  if (!group) return <span class="muted">none</span>;
+function WorstGroup({ group, isKnown }: { group: Group | undefined; isKnown: boolean }) {
+  if (!group) return isKnown ? <span class="muted">none</span> : <span class="muted" title={`Of more than ${count(GROUPS)} groups only the first are examined.`}>–</span>;
   return <a class="badge-link" href={hrefTo(["groups", group.name, group.queueName])} title={groupName(group.name)}><Badge word={group.condition} /></a>;
 }
 

@@ -81,6 +81,25 @@ class TestListingQueues:
         assert waiting["condition"] == "waiting"
         assert [len(waiting[name]) for name in ("pushed", "popped")] == [3, 3]
 
+    async def test_a_condition_selects_among_all_queues(self, client, queue):
+        for number in range(4):
+            await client.push_payloads(f"{queue}-{number}", 1)
+        await client.configure(f"{queue}-idle")
+        await client.post(f"/api/v1/queues/{queue}-3/pause", {})
+
+        async def names(condition, **page):
+            found = await fetch(
+                client, "resources/queues",
+                search=f"{queue}-", sort="name", condition=condition, **page,
+            )  # fmt: skip
+            assert {each["condition"] for each in found["queues"]} == {condition}
+            return [each["name"][-1] for each in found["queues"]], found["total"]
+
+        assert await names("waiting", limit=2) == (["0", "1"], 3)
+        assert await names("waiting", limit=2, offset=2) == (["2"], 3)
+        assert await names("paused") == (["3"], 1)
+        assert await names("idle") == (["e"], 1)
+
     async def test_the_newest_comes_first_and_names_or_age_on_request(self, client, queue):
         names = [f"{queue}-order-{letter}" for letter in "bca"]
         for name in names:
@@ -594,6 +613,7 @@ async def left_behind(broker, partition_id):
         "resources/queues?offset=-1",
         "resources/queues?limit=many",
         "resources/queues?sort=colour",
+        "resources/queues?condition=colour",
         "resources/queues?minutes=61",
         "resources/queues?search=%00",
         "resources/queues?namespace=%00",

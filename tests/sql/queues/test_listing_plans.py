@@ -65,3 +65,9 @@ async def test_the_newest_messages_are_found_without_reading_the_others(metered)
     query = "select * from skep.newest_segments($1, $2, 0)"
 
     assert await rows_read(metered, query, queue_id, PAGE) < ROWS_MAX
+
+
+async def test_whether_something_waits_is_known_at_the_first_partition_that_waits(metered):
+    queue_id = await metered.connection.fetchval("select id from skep.queue")
+
+    assert await rows_read(metered, "select skep.queues_waiting($1)", [queue_id]) < ROWS_MAX

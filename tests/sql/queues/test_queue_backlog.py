@@ -1,11 +1,16 @@
 from tests.sql.support.log import Ack, Poll
 
 ANY_NUMBER = 1_000_000
+IS_WAITING = """
+select exists (select from skep.queues_waiting(array[q.id])) from skep.queue q where q.name = $1
+"""
 
 
 async def backlog(log, at_most=ANY_NUMBER, queue="hive"):
     query = "select skep.queue_backlog(q.id, $2) from skep.queue q where q.name = $1"
-    return await log.value(query, queue, at_most)
+    found = await log.value(query, queue, at_most)
+    assert await log.value(IS_WAITING, queue) == (found > 0)
+    return found
 
 
 async def test_an_empty_queue_has_no_backlog(log):

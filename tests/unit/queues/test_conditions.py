@@ -107,7 +107,10 @@ def test_a_queue_has_one_condition(figures, condition):
     is_paused, pending, pushed, popped = figures
     assert (
         queue_condition(
-            is_paused=is_paused, pending=pending, in_per_second=pushed, out_per_second=popped
+            is_paused=is_paused,
+            is_waiting=bool(pending),
+            in_per_second=pushed,
+            out_per_second=popped,
         )
         == condition
     )

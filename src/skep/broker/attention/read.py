@@ -15,7 +15,6 @@ import msgspec
 
 from skep.broker.attention import facts as seen
 from skep.broker.cluster.report import MISSING_S
-from skep.broker.groups.condition import RATES_S, queue_condition
 from skep.broker.groups.progress import GROUPS_JUDGED_MAX, Groups, JudgedGroup
 from skep.broker.overload.deferral import PRIORITY_BY_TYPE
 from skep.broker.paging import Page, from_row
@@ -181,33 +180,19 @@ class AttentionReader:
 
     async def _queues(self, groups: Sequence[JudgedGroup]) -> list[seen.QueueSeen]:
         rows = await self.sql.rows("list_queues", None, None, None, "newest", QUEUES_SEEN_MAX, 0)
-        queues = [row for row in rows if row["id"] is not None]
-        rates = {
-            row["queue_id"]: (row["in_per_second"], row["out_per_second"])
-            for row in await self.sql.rows("queue_rates", [row["id"] for row in queues], RATES_S, 0)
-        }
         backlogs: Counter[int] = Counter()
         for each in groups:
             backlogs[each.queue_id] = max(backlogs[each.queue_id], each.facts.backlog)
-        found: list[seen.QueueSeen] = []
-        for row in queues:
-            pushed, popped = rates.get(row["id"], (0.0, 0.0))
-            condition = queue_condition(
+        return [
+            seen.QueueSeen(
+                name=row["name"],
+                condition=condition,
                 is_paused=row["is_paused"],
-                pending=backlogs[row["id"]],
-                in_per_second=pushed,
-                out_per_second=popped,
+                backlog=backlogs[row["id"]],
+                in_per_second=flows["in_per_second"],
             )
-            found.append(
-                seen.QueueSeen(
-                    name=row["name"],
-                    condition=condition,
-                    is_paused=row["is_paused"],
-                    backlog=backlogs[row["id"]],
-                    in_per_second=pushed,
-                )
-            )
-        return found
+            for row, flows, condition in await self.catalog.judge(rows)
+        ]
 
     async def _pipelines(self, now: datetime) -> list[seen.PipelineSeen]:
         rows = await self.sql.rows("list_pipelines", None, PIPELINES_SEEN_MAX, 0)

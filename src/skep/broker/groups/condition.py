@@ -78,13 +78,13 @@ def group_condition(facts: GroupFacts) -> GroupCondition:
 
 
 def queue_condition(
-    *, is_paused: bool, pending: int, in_per_second: float, out_per_second: float
+    *, is_paused: bool, is_waiting: bool, in_per_second: float, out_per_second: float
 ) -> QueueCondition:
-    """Return the condition of a queue, by what waits in it and its latest rates."""
+    """Return the condition of a queue, by whether messages wait in it and its latest rates."""
     if is_paused:
         return "paused"
-    if pending and not out_per_second:
+    if is_waiting and not out_per_second:
         return "waiting"
-    if pending and not in_per_second:
+    if is_waiting and not in_per_second:
         return "draining"
     return "active" if in_per_second or out_per_second else "idle"

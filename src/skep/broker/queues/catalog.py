@@ -9,12 +9,12 @@ import json
 from collections import ChainMap
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec.structs import asdict, astuple
 
-from skep.broker.groups.condition import RATES_S, queue_condition
+from skep.broker.groups.condition import RATES_S, QueueCondition, queue_condition
 from skep.broker.groups.progress import Groups
 from skep.broker.messages.listing import summarize_messages
 from skep.broker.paging import Page, from_row
@@ -63,6 +63,14 @@ class QueueFilter(msgspec.Struct, frozen=True, kw_only=True):
     order: QueueOrder = "newest"
 
 
+class JudgedQueue(NamedTuple):
+    """A queue with its latest flows, and its condition by them and by whether something waits."""
+
+    row: Any
+    flows: Any
+    condition: QueueCondition
+
+
 class _Counted(msgspec.Struct, frozen=True):
     """A queue's partitions and messages."""
 
@@ -85,34 +93,61 @@ class QueueCatalog:
         wanted: QueueFilter,
         page: Page,
         *,
+        condition: QueueCondition | None = None,
         minutes: int = 0,
         partitions_exact: int = PARTITIONS_EXACT,
     ) -> resources.QueuePage:
-        """List queues with their counts, of up to so many partitions exactly, and what flows."""
+        """List queues with their counts, of up to so many partitions exactly, and what flows.
+
+        To find those in a condition, all that match otherwise are judged.
+        """
         for kind in ("namespace", "task", "search"):
             check_optional_name(kind, getattr(wanted, kind))
-        rows = await self._sql.rows("list_queues", *astuple(wanted), *astuple(page))
-        found = [row for row in rows if row["id"] is not None]
-        counted = await self._count((row["id"] for row in found), partitions_exact=partitions_exact)
-        flows = {
-            row["queue_id"]: dict(row)
-            for row in await self._sql.rows("queue_rates", list(counted), RATES_S, minutes)
-        }
+        if condition is None:
+            rows = await self._sql.rows("list_queues", *astuple(wanted), *astuple(page))
+            found = await self.judge(rows, minutes=minutes)
+            total: int = rows[0]["total"]
+        else:
+            rows = await self._sql.rows("list_queues", *astuple(wanted), None, 0)
+            chosen = [each for each in await self.judge(rows) if each.condition == condition]
+            shown = [each.row for each in chosen[page.offset : page.offset + page.limit]]
+            again = await self.judge(shown, minutes=minutes)
+            found = [each._replace(condition=condition) for each in again]
+            total = len(chosen)
+        counted = await self._count(
+            (each.row["id"] for each in found), partitions_exact=partitions_exact
+        )
         queues = [
             from_row(
                 resources.QueueSummary,
-                ChainMap(asdict(counted[row["id"]]), flows[row["id"]], row),
-                id=queue_uuid(row["id"]),
-                condition=queue_condition(
+                ChainMap(asdict(counted[each.row["id"]]), dict(each.flows), each.row),
+                id=queue_uuid(each.row["id"]),
+                condition=each.condition,
+            )
+            for each in found
+        ]
+        return resources.QueuePage(queues, total, page)
+
+    async def judge(self, rows: Sequence[Any], *, minutes: int = 0) -> list[JudgedQueue]:
+        """Judge the queues of rows of `list_queues`, by what flows of late and what waits."""
+        found = [row for row in rows if row["id"] is not None]
+        ids = [row["id"] for row in found]
+        waiting = {row[0] for row in await self._sql.rows("queues_waiting", ids)}
+        rates = await self._sql.rows("queue_rates", ids, RATES_S, minutes)
+        flows = {row["queue_id"]: row for row in rates}
+        return [
+            JudgedQueue(
+                row,
+                flows[row["id"]],
+                queue_condition(
                     is_paused=row["is_paused"],
-                    pending=counted[row["id"]].messages.pending,
+                    is_waiting=row["id"] in waiting,
                     in_per_second=flows[row["id"]]["in_per_second"],
                     out_per_second=flows[row["id"]]["out_per_second"],
                 ),
             )
             for row in found
         ]
-        return resources.QueuePage(queues, rows[0]["total"], page)
 
     async def queue(self, name: str, partitions: Page) -> resources.QueueDetail:
         """Describe one queue with a page of its partitions."""

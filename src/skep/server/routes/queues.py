@@ -16,6 +16,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from skep.broker.groups.condition import QueueCondition
 from skep.broker.paging import Page
 from skep.broker.queues import resources
 from skep.broker.queues.catalog import (
@@ -151,6 +152,9 @@ def resource_routes(
         namespace: given.OnlyNamespace = None,
         task: given.OnlyTask = None,
         search: given.Search = None,
+        condition: Annotated[
+            QueueCondition | None, in_query("Only queues in this condition.")
+        ] = None,
         sort: Annotated[QueueOrder, in_query("Order of the rows.")] = "newest",
         minutes: Annotated[
             int,
@@ -159,10 +163,11 @@ def resource_routes(
     ) -> resources.QueuePage:
         """List queues.
 
-        Counts are current; `estimated` ones are extrapolated from a sample of partitions.
+        Counts are current; `estimated` ones are extrapolated from a sample of partitions. With
+        `condition` all queues that match otherwise are examined.
         """
         wanted = QueueFilter(namespace=namespace, task=task, search=search, order=sort)
-        return await catalog.queues(wanted, page, minutes=minutes)
+        return await catalog.queues(wanted, page, condition=condition, minutes=minutes)
 
     @section.get(_QUEUE, access.READ_QUEUE)
     async def describe_queue(
