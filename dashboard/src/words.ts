@@ -7,6 +7,12 @@ export function count(value: number | null | undefined): string {
   return Math.abs(value) >= 1_000_000 ? compact.format(value) : whole.format(value);
 }
 
+/** How many there are: "1 message", "1,024 batches". */
+export function counted(value: number, thing: string): string {
+  const ending = value === 1 ? "" : thing.endsWith("ch") ? "es" : "s";
+  return `${count(value)} ${thing}${ending}`;
+}
+
 export function rate(value: number | null | undefined): string {
   if (value === null || value === undefined) return "–";
   if (value === 0 || value >= 100) return count(value);
@@ -29,6 +35,7 @@ export function millis(value: number | null | undefined): string {
 
 export function seconds(value: number | null | undefined): string {
   if (value === null || value === undefined) return "–";
+  if (value === 0) return "0 s";
   if (value < 1) return `${Math.round(value * 1000)} ms`;
   if (value < 120) return `${value < 10 ? value.toFixed(1) : Math.round(value)} s`;
   if (value < 7200) return `${Math.round(value / 60)} min`;

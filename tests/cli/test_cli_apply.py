@@ -30,7 +30,7 @@ def test_a_file_makes_queues_once_and_then_nothing_differs(skep, api, queue, dec
         "    paused: true",
         "    leaseTime: 60",
         '    ackMode: "individual"',
-        "Applied 1 changes",
+        "Applied 1 change",
     ]
     assert second.out == "No changes\n"
     found = api.queues.describe(queue)
@@ -48,7 +48,7 @@ def test_a_change_is_shown_and_carried_out(skep, api, queue, declare):
         f"~ {queue}",
         "    leaseTime: 60 → 30",
         "    retryLimit: 9 → 3",
-        "Applied 1 changes",
+        "Applied 1 change",
     ]
     options = api.queues.configuration(queue).options
     assert (options.lease_time, options.retry_limit) == (30, 3)
@@ -86,7 +86,7 @@ def test_what_is_not_declared_is_deleted_only_on_request(skep, api, queue, decla
     pruned = skep("apply", "-f", file, "--prune", "--namespace", space, "--yes")
 
     assert "-old" not in kept.out
-    assert pruned.out.splitlines() == [f"- {queue}-old", "Applied 1 changes"]
+    assert pruned.out.splitlines() == [f"- {queue}-old", "Applied 1 change"]
     assert api.queues.configuration(f"{queue}-elsewhere").namespace == "other"
     assert "not found" in skep("queues", "show", f"{queue}-old", code=1).err
 

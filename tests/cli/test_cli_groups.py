@@ -59,12 +59,12 @@ def test_lagging_partitions_are_found(skep, billing):
 @pytest.mark.parametrize(
     ("flags", "preview", "left"),
     [
-        (["--to-end"], "skips 3 messages that are not done, repeats 0 that are", []),
-        (["--to-start"], "skips 0 messages that are not done, repeats 2 that are", range(5)),
-        (["--to-time", "1h"], "skips 0 messages that are not done, repeats 2 that are", range(5)),
+        (["--to-end"], "skips 3 unfinished messages, repeats 0 finished", []),
+        (["--to-start"], "skips 0 unfinished messages, repeats 2 finished", range(5)),
+        (["--to-time", "1h"], "skips 0 unfinished messages, repeats 2 finished", range(5)),
         (
             ["--offset", "5", "--partition", "p"],
-            "skips 2 messages that are not done, repeats 0 that are",
+            "skips 2 unfinished messages, repeats 0 finished",
             [4],
         ),
     ],
@@ -115,5 +115,5 @@ def test_a_group_is_paused_resumed_and_forgotten(skep, api, billing):
 
     assert paused == []
     assert len(resumed) == 1
-    assert gone.out == "Deleted group billing from 1 partitions\n"
+    assert gone.out == "Deleted group billing from 1 partition\n"
     assert "not found" in skep("groups", "lag", "billing", billing, code=1).err

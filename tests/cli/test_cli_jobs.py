@@ -94,9 +94,9 @@ def test_chains_are_cancelled_retried_and_deleted(skep, api, start, job):
     chain = start()
 
     assert skep("jobs", "cancel", chain, "--yes").out == f"{chain} cancelled\n"
-    assert skep("jobs", "retry", chain).out == "Resumed 1 chains\n"
+    assert skep("jobs", "retry", chain).out == "Resumed 1 chain\n"
     assert states(api, job) == ["open"]
-    assert skep("jobs", "delete", chain, "--yes").out == "Deleted 1 chains\n"
+    assert skep("jobs", "delete", chain, "--yes").out == "Deleted 1 chain\n"
     assert states(api, job) == []
 
 
@@ -114,8 +114,8 @@ def test_all_that_match_are_counted_first_and_then_changed(skep, api, start, job
         start(delaySeconds=delay_s)
     all_of = ("--all", "--type", job)
 
-    assert skep("jobs", "cancel", *all_of, "--dry-run").out == "3 match\n"
-    assert skep("jobs", "trigger", *all_of, "--until", "1h", "--yes").out == "0 match\n"
+    assert skep("jobs", "cancel", *all_of, "--dry-run").out == "3 chains match\n"
+    assert skep("jobs", "trigger", *all_of, "--until", "1h", "--yes").out == "0 jobs match\n"
     assert skep("jobs", "trigger", *all_of, "--since", "1h", "--yes").out == "1 done\n"
     assert skep("jobs", "cancel", *all_of, "--yes").out == "3 done\n"
     assert skep("jobs", "retry", *all_of, "--state", "cancelled", "--yes").out == "3 done\n"

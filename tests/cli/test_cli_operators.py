@@ -56,6 +56,11 @@ def test_pushes_are_kept_on_disk_and_stored_again(skep, api, queue):
     assert [message.data for message in api.pop(queue, wait_s=10)] == [1]
 
 
+OVERDUE = """
+update skep.operation set available_at = available_at - interval '1 day' where id = $1
+"""
+
+
 async def test_operations_are_listed_counted_and_shown(ask, broker, client, queue):
     async with standstill(broker):
         async with overload(broker, queue):
@@ -63,13 +68,22 @@ async def test_operations_are_listed_counted_and_shown(ask, broker, client, queu
             second = (await accepted(client, queue, 2))["operationId"]
         listed = await ask("operations", "list", "--queue", queue, "-o", "ndjson")
         cut = await ask("operations", "list", "--queue", queue, "--limit", 1)
+        async with broker.sql() as sql:
+            await sql.execute("set session_replication_role = replica")  # past the standstill
+            await sql.execute(OVERDUE, first)
         stats = await ask("operations", "stats")
         shown = await ask("operations", "show", first, "-o", "json")
     done = await ended(client, first)
 
     assert [each["operationId"] for each in listed.ndjson()] == [second, first]
     assert "--before" in cut.err
-    assert stats.out.splitlines()[0].split()[:2] == ["Type", "Waiting"]
+    counts, about, stuck = stats.out.split("\n\n")
+    assert counts.splitlines()[0].split()[:2] == ["Type", "Waiting"]
+    assert about.splitlines()[0].split() == ["System", "health", "stuck"]
+    assert about.splitlines()[1].split()[0] == "Waiting"
+    assert queue in stuck
+    assert first in stuck
+    assert "{" not in stats.out
     assert shown.json()["status"] in {"waiting", "processing"}
     assert done["status"] == "completed"
     assert (await ask("operations", "retry", first, code=1)).out == ""
@@ -90,8 +104,8 @@ async def test_operations_that_were_given_up_are_cancelled(ask, broker, client, 
     shown = [await ask("operations", "show", each, "-o", "json") for each in given_up]
 
     assert one.out == f"Cancelled operation {given_up[0]}\n"
-    assert "Cancel 1 failed operations?" in refused.err
-    assert cleaned.out == "Cancelled 1 operations\n"
+    assert "Cancel 1 failed operation?" in refused.err
+    assert cleaned.out == "Cancelled 1 operation\n"
     assert again.out == "No operations to cancel\n"
     assert [each.json()["status"] for each in shown] == ["cancelled", "cancelled"]
 

@@ -117,7 +117,7 @@ def test_lines_that_are_refused_are_counted_and_written_down(skep, api, queue, t
 
     counts = ended.json()
     assert (counts["lines"], counts["queued"], counts["rejected"]) == (5, 3, 2)
-    assert "2 lines were rejected, first line 2: not JSON" in ended.err
+    assert "rejected 2 lines, first line 2: not JSON" in ended.err
     first, second = (json.loads(line) for line in rejects.read_text().splitlines())
     assert (first["line"], first["text"]) == (2, "no json")
     assert (second["line"], second["payload"]) == (3, {"m": 1})
@@ -266,4 +266,4 @@ def test_a_bar_says_what_is_waited_for():
         bar.advance(Batch([Line(1, b"1")], [], [], 2))
         bar.wait("away")
 
-        assert bar._progress.tasks[0].fields["said"] == "1 lines; waiting: away"
+        assert bar._progress.tasks[0].fields["said"] == "1 line; waiting: away"

@@ -56,8 +56,8 @@ def queue_named(name, *, pending=0, is_paused=False):
     return QueueSummary(id=name, name=name, created_at=NOW, messages=counts, is_paused=is_paused)
 
 
-def shown(frame, **how):
-    console = Console(width=140, record=True, file=io.StringIO())
+def shown(frame, width=140, **how):
+    console = Console(width=width, record=True, file=io.StringIO())
     console.print(render_frame(frame, url="http://broker", **how))
     return console.export_text()
 
@@ -149,6 +149,26 @@ def test_the_page_shows_queues_groups_instances_and_trouble():
         assert part in text
     assert "parked polls" in text
     assert " 7 " in text
+
+
+def test_a_narrow_terminal_shows_names_and_figures_before_trails():
+    group = GroupEntry(
+        name="search-index",
+        queue_name="shipping.labels",
+        condition="no-consumers",
+        total_lag=1945,
+        max_time_lag=1140,
+        partition_count=48,
+        partitions_with_lag=44,
+    )
+    queue = queue_named("shipping.labels", pending=1945, is_paused=True)
+    frame = frame_between(reading(0.0), reading(2.0, queues=[queue], groups=[group]))
+
+    page = shown(frame, width=80)
+
+    for text in ("shipping.labels", "search-index", "1,945", "44 of 48", "no-consumers", "paused"):
+        assert text in page
+    assert "…" not in page
 
 
 def group_behind(lag):

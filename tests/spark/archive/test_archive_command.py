@@ -46,9 +46,9 @@ def test_a_queue_goes_through_the_archive_by_commands(spark, shop, skep):
 
     said = skep("run", "--warehouse", shop.warehouse, "--queue", "orders", "--once")
 
-    assert "Archived 4 messages of 1 queues in 1 files" in said
+    assert "Archived 4 messages of 1 queue in 1 file" in said
     assert "4 left the live log" in said
-    assert "Archived 1 messages of 1 queues" in skep("run")
+    assert "Archived 1 message of 1 queue" in skep("run")
     assert "Archived 0 messages" in skep("run")
     listed = skep("status")
     assert "orders" in listed

@@ -95,7 +95,7 @@ def test_another_queue_is_imported_in_order_with_its_ids(skep, writer):
     again = skep("import", "--format", "queue", "--from", "orders", "--queue", "copy")
 
     assert said == "Imported 40 messages\n"
-    assert again == "Imported 0 messages; 40 were duplicates\n"
+    assert again == "Imported 0 messages; left out: 40 duplicates\n"
     assert stored(writer, "copy") == stored(writer, "orders")
 
 
@@ -128,7 +128,7 @@ def test_lines_that_are_no_messages_are_payloads_and_bad_ones_are_rejected_by_ro
     assert stored(writer, "events") == []
     said = skep("import", "--from", path, "--queue", "events", "--on-error", "dead-letter")
 
-    assert said.startswith("Imported 2 messages; 1 could not be stored and are dead letters")
+    assert said.startswith("Imported 2 messages; not stored: 1 dead letter")
     assert data_of(writer, "events") == [("Default", {"id": 1}), ("p", 3)]
 
 

@@ -95,6 +95,8 @@ def test_a_group_of_a_paused_queue_is_one_item_with_its_queue():
 
     assert (item.kind, item.severity, item.lag) == ("queue-paused", "warning", 7)
     assert item.summary == "a b/c is paused: 7 messages wait, and more arrive"
+    [alone] = items_of(queues=[msgspec.structs.replace(queue, backlog=1, in_per_second=0)])
+    assert alone.summary == "a b/c is paused: 1 message waits"
     assert (item.action.kind, item.action.path) == (
         "resume-queue",
         "/api/v1/queues/a%20b%2Fc/resume",

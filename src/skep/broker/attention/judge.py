@@ -15,6 +15,7 @@ import msgspec
 from skep.broker.attention import facts as seen
 from skep.broker.groups.condition import KEEPS_UP_S
 from skep.broker.timestamps import spell_moment
+from skep.model.plurals import counted
 from skep.model.wire import QUEUE_MODE
 
 Severity: TypeAlias = Literal["critical", "warning", "notice"]
@@ -190,7 +191,7 @@ def _behind(
         queue=group.queue,
         group=group.group,
         summary=f"{_name_of(group.group)} on {group.queue} {state}: "
-        f"{_counted(group.backlog, 'message')} behind, the oldest for {spell_span(group.lag_s)}",
+        f"{counted(group.backlog, 'message')} behind, the oldest for {spell_span(group.lag_s)}",
         cause=cause,
         since=since,
         **_lag(group),
@@ -216,7 +217,7 @@ def _paused_group(group: seen.GroupSeen) -> AttentionItem:
         queue=group.queue,
         group=group.group,
         summary=f"{_name_of(group.group)} on {group.queue} is paused"
-        + (f": {_counted(group.backlog, 'message')} wait" if waits else ""),
+        + (f": {_waiting(group.backlog)}" if waits else ""),
         cause="An operator paused the delivery to the group.",
         **_lag(group),
         action=Action(
@@ -228,7 +229,7 @@ def _paused_group(group: seen.GroupSeen) -> AttentionItem:
 
 
 def _blocked(group: seen.GroupSeen) -> AttentionItem:
-    partitions = _counted(group.blocked_partitions, "partition")
+    partitions = counted(group.blocked_partitions, "partition")
     return AttentionItem(
         kind="partition-blocked",
         severity="warning",
@@ -251,7 +252,7 @@ def _paused_queue(queue: seen.QueueSeen) -> AttentionItem:
         severity="warning" if grows or waits else "notice",
         queue=queue.name,
         summary=f"{queue.name} is paused"
-        + (f": {_counted(queue.backlog, 'message')} wait" if waits else "")
+        + (f": {_waiting(queue.backlog)}" if waits else "")
         + (", and more arrive" if grows else ""),
         cause="An operator paused the queue. Pushes continue, nothing is delivered.",
         lag=queue.backlog,
@@ -271,7 +272,7 @@ def _letters(letters: seen.LettersSeen, now: datetime) -> AttentionItem:
         severity="warning" if is_fresh else "notice",
         queue=letters.queue,
         group=letters.group,
-        summary=f"{_counted(letters.count, 'new dead letter')}{reader} on {letters.queue}",
+        summary=f"{counted(letters.count, 'new dead letter')}{reader} on {letters.queue}",
         cause=f"Most frequent error: {_cut(letters.error)}" if letters.error else _NO_ERROR,
         since=_spell(letters.since),
         count=letters.count,
@@ -287,7 +288,7 @@ def _chains(chains: seen.ChainsSeen) -> AttentionItem:
         kind="chains-failed",
         severity="warning",
         name=chains.type,
-        summary=f"{_counted(chains.count, 'chain')} of {chains.type} failed",
+        summary=f"{counted(chains.count, 'chain')} of {chains.type} failed",
         cause=f"Most frequent error: {_cut(chains.error)}" if chains.error else _NO_ERROR,
         since=_spell(chains.since),
         count=chains.count,
@@ -423,8 +424,7 @@ def _process(process: seen.ProcessSeen) -> Iterator[AttentionItem]:
         yield item(
             "spill-in-use",
             "critical" if away else "warning",
-            f"{_counted(process.spilled, 'message')} on this instance's disk, not yet in "
-            "PostgreSQL",
+            f"{counted(process.spilled, 'message')} on this instance's disk, not yet in PostgreSQL",
             "PostgreSQL is unreachable." if away else "They are being stored after an outage.",
             operations,
             count=process.spilled,
@@ -433,7 +433,7 @@ def _process(process: seen.ProcessSeen) -> Iterator[AttentionItem]:
         yield item(
             "spill-rejected",
             "critical",
-            f"{_counted(process.rejected, 'spilled record')} could not be stored",
+            f"{counted(process.rejected, 'spilled record')} could not be stored",
             "The queue refuses them now, or they are damaged. Each is in a file of its own.",
             operations,
             count=process.rejected,
@@ -500,8 +500,8 @@ def _within(group: str) -> str:
     return "the default group" if group == QUEUE_MODE else f"group {group}"
 
 
-def _counted(count: int, thing: str) -> str:
-    return f"{count:,} {thing}" + ("" if count == 1 else "s")
+def _waiting(count: int) -> str:
+    return f"{counted(count, 'message')} {'waits' if count == 1 else 'wait'}"
 
 
 def _cut(text: str | None) -> str:

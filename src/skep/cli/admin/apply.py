@@ -10,6 +10,7 @@ from skep.cli.shared.connection import with_client
 from skep.cli.shared.options import Yes, confirm, read_input
 from skep.cli.shared.output import Format, Output, Pages, by_offset, print_rows, to_json
 from skep.model.errors import BadRequest, NotFound, Refused
+from skep.model.plurals import counted
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -61,7 +62,7 @@ def apply(
     for change in changes:
         _carry_out(client, change)
     if output == "table":
-        typer.echo(f"Applied {len(changes):,} changes")
+        typer.echo(f"Applied {counted(len(changes), 'change')}")
 
 
 def _read(files: Iterable[str]) -> "Declaration":

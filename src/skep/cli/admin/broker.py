@@ -14,6 +14,7 @@ from skep.cli.shared.options import Yes, confirm
 from skep.cli.shared.output import Output, Pages, print_members, print_record, print_rows
 from skep.cli.shared.spelling import spell_bytes, spell_seconds
 from skep.model.errors import BadRequest, NotFound, Refused
+from skep.model.plurals import counted
 
 if TYPE_CHECKING:
     from skep.client import Client
@@ -44,6 +45,9 @@ _QUERIES: Final = "/streams/v1/queries"
 _OPERATION_COLUMNS: Final = (
     *("createdAt", "type", "status", "queue", "partition", "itemCount as items", "retries"),
     *("error", "operationId as id"),
+)
+_ALERT_COLUMNS: Final = (
+    *("dueAt", "type", "status", "queue", "partition", "retries", "operationId as id"),
 )
 _QUERY_COLUMNS: Final = (
     *("name as query", "source_queue as from", "sink_queue as into", "partitions"),
@@ -80,7 +84,7 @@ def switch_off(client: "Client", *, mode: Mode = "push") -> None:
 def _switch(client: "Client", mode: str, *, is_on: bool) -> None:
     answer = client.request("POST", _MAINTENANCE[mode], {"enabled": is_on})
     waiting = answer.get("bufferedMessages")
-    typer.echo(answer["message"] + (f" {waiting:,} messages wait on disk." if waiting else ""))
+    typer.echo(answer["message"] + (f" On disk: {counted(waiting, 'message')}." if waiting else ""))
 
 
 @operations_app.command("list")
@@ -108,10 +112,23 @@ def show_stats(client: "Client", *, output: Output = "table") -> None:
     if output != "table":
         print_record(stats, output)
         return
-    rows = [{"type": name, **counts} for name, counts in stats.pop("byType").items()]
-    rows.append({"type": "all", **stats.pop("total")})
+    rows = [{"type": name, **counts} for name, counts in stats["byType"].items()]
+    rows.append({"type": "all", **stats["total"]})
     print_rows(rows, ("type", "waiting", "processing", "completed", "failed", "cancelled"), output)
-    print_record(stats, output)
+    typer.echo()
+    latency = stats["latency"]
+    print_record(
+        {
+            **{name: stats[name] for name in ("systemHealth", "waitingBytes", "oldestWaitingAt")},
+            "estimatedWaitSeconds": stats["estimatedWait"],
+            "perOperationSeconds": stats["secondsPerOperation"],
+            **{f"latency{name.title()}Seconds": latency[name] for name in ("p50", "p95", "max")},
+        },
+        output,
+    )
+    if stats["alerts"]:
+        typer.echo("\nStuck:")
+        print_rows(stats["alerts"], _ALERT_COLUMNS, output)
 
 
 @operations_app.command("show")
@@ -156,9 +173,9 @@ def clean_up(
     if not found:
         typer.echo("No operations to cancel")
         return
-    confirm(f"Cancel {len(found):,} {status} operations?", is_answered=yes)
+    confirm(f"Cancel {counted(len(found), f'{status} operation')}?", is_answered=yes)
     cancelled = sum(_cancel_if_there(client, each) for each in found)
-    typer.echo(f"Cancelled {cancelled:,} operations")
+    typer.echo(f"Cancelled {counted(cancelled, 'operation')}")
 
 
 def _operations(
@@ -219,8 +236,9 @@ def _told(found: Any) -> dict[str, str]:
     }
     return {
         **told,
-        "Database": f"{database['poolSize']:,} connections, {database['idleConnections']:,} idle, "
-        f"{database['waitingRequests']:,} requests waiting",
+        "Database": f"{counted(database['poolSize'], 'connection')}, "
+        f"{database['idleConnections']:,} idle, "
+        f"{counted(database['waitingRequests'], 'request')} waiting",
         "Memory": spell_bytes(found["memory"]["rss"]),
         "CPU time": f"{spell_seconds((cpu['user'] + cpu['system']) / 1e6)}",
     }
@@ -245,7 +263,8 @@ def show_query(client: "Client", name: QueryName, *, output: Output = "table") -
 
 
 def _ask_to_delete_query(client: "Client", name: str) -> str:
-    return f"Delete query {name} with {_find_query(client, name)['state_rows']:,} rows of state?"
+    rows = counted(_find_query(client, name)["state_rows"], "row")
+    return f"Delete query {name} with {rows} of state?"
 
 
 @streams_app.command("delete")

@@ -11,8 +11,9 @@ from skep.cli.shared.connection import GroupName, OnlyPartition, OnlyQueue, Queu
 from skep.cli.shared.declare import action, listing
 from skep.cli.shared.help import Commands
 from skep.cli.shared.options import Yes, confirm, examples, time_option
-from skep.cli.shared.spelling import counted, spell_seconds
+from skep.cli.shared.spelling import spell_seconds
 from skep.model.errors import BadRequest, NotFound
+from skep.model.plurals import counted
 
 if TYPE_CHECKING:
     from skep.client import Client
@@ -90,7 +91,7 @@ def show_lag(
     typer.echo(
         f"{group} on {queue}: {lag.condition}, {counted(lag.offset_lag, 'message')}{about} behind, "
         f"the oldest for {spell_seconds(lag.time_lag_seconds)}, "
-        f"in {lag.partitions_with_lag:,} of {lag.partition_count:,} partitions"
+        f"in {lag.partitions_with_lag:,} of {counted(lag.partition_count, 'partition')}"
     )
 
     def fetch(rows: int, start: int) -> Any:
@@ -158,7 +159,7 @@ def seek_group(
     confirm(f"Move group {group} on {queue}?", is_answered=yes)
     moved = client.groups.seek(group, queue, target, partition=partition, create=create)
     if partition is None:
-        typer.echo(f"Moved group {group} in {moved['partitionsUpdated']:,} partitions")
+        typer.echo(f"Moved group {group} in {counted(moved['partitionsUpdated'], 'partition')}")
     else:
         typer.echo(f"Moved group {group} in {partition}: done up to offset {moved['acked']:,}")
 
@@ -190,10 +191,10 @@ def _preview(
             return f"Group {group} does not exist on {queue} and will be created"
         raise
     about = "about " if found.estimated else ""
-    place = f"partition {partition}" if partition else f"{found.partitions:,} partitions"
+    place = f"partition {partition}" if partition else counted(found.partitions, "partition")
     return (
-        f"In {place} of {queue}: skips {about}{found.skipped:,} messages that are not done, "
-        f"repeats {about}{found.replayed:,} that are"
+        f"In {place} of {queue}: skips {about}{counted(found.skipped, 'unfinished message')}, "
+        f"repeats {about}{found.replayed:,} finished"
     )
 
 
@@ -215,10 +216,12 @@ def _ask_to_delete(_client: "Client", group: str, queue: str | None) -> str:
     return f"Delete the progress of group {group} on {queue or 'all its queues'}?"
 
 
+def _tell_deleted(result: Any, group: str, **_: Any) -> str:
+    return f"Deleted group {group} from {counted(result['deletedPartitions'], 'partition')}"
+
+
 @groups_app.command("delete")
-@action(
-    "Deleted group {group} from {result[deletedPartitions]:,} partitions", question=_ask_to_delete
-)
+@action(_tell_deleted, question=_ask_to_delete)
 def delete_group(client: "Client", group: GroupName, *, queue: OnlyQueue = None) -> Any:
     """Delete the progress of a group, on one queue or on all."""
     return client.groups.delete(group, queue)

@@ -11,6 +11,7 @@ from skep.cli.shared.declare import action, listing
 from skep.cli.shared.help import Commands, closest
 from skep.cli.shared.output import Format, Output, print_record, print_rows, to_json
 from skep.model.errors import BadRequest, NotFound, Refused
+from skep.model.plurals import counted
 from skep.model.wire import QUEUE_MODE
 
 if TYPE_CHECKING:
@@ -142,8 +143,12 @@ def _ask_to_clear(client: "Client", queue: str, partition: str | None) -> str:
     return f"Delete all messages of {place}? Queue {queue} has {pending:,} pending."
 
 
+def _tell_cleared(result: Any, **_: Any) -> str:
+    return f"Deleted {counted(result['messages'], 'message')}"
+
+
 @queues_app.command("clear")
-@action("Deleted {result[messages]:,} messages", question=_ask_to_clear)
+@action(_tell_cleared, question=_ask_to_clear)
 def clear_queue(client: "Client", queue: QueueName, *, partition: OnlyPartition = None) -> Any:
     """Delete all messages of a queue, pending ones too. Groups and dead letters stay."""
     return client.queues.clear(queue, partition=partition)
@@ -152,8 +157,8 @@ def clear_queue(client: "Client", queue: QueueName, *, partition: OnlyPartition 
 def _ask_to_delete(client: "Client", queue: str) -> str:
     found = client.queues.describe(queue, partition_limit=1)
     return (
-        f"Delete queue {queue} with {found['totals']['total']:,} messages "
-        f"({found['totals']['pending']:,} pending) and {len(found['groups'])} groups?"
+        f"Delete queue {queue} with {counted(found['totals']['total'], 'message')} "
+        f"({found['totals']['pending']:,} pending) and {counted(len(found['groups']), 'group')}?"
     )
 
 
@@ -196,13 +201,13 @@ def show_partition(
 def _ask_to_clear_partition(client: "Client", queue: str, partition: str) -> str:
     stats = _find_partition(client, queue, partition)["stats"]
     return (
-        f"Delete {stats['total']:,} messages of partition {partition} of {queue}, "
-        f"{stats['pending']:,} of them pending?"
+        f"Delete {counted(stats['total'], 'message')} of partition {partition} of {queue} "
+        f"({stats['pending']:,} pending)?"
     )
 
 
 @partitions_app.command("clear")
-@action("Deleted {result[messages]:,} messages", question=_ask_to_clear_partition)
+@action(_tell_cleared, question=_ask_to_clear_partition)
 def clear_partition(client: "Client", queue: QueueName, partition: PartitionName) -> Any:
     """Delete all messages of a partition, pending ones too."""
     return client.queues.clear(queue, partition=partition)

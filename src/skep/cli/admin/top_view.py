@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from rich.columns import Columns
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.measure import Measurement
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
@@ -12,8 +13,10 @@ from rich.text import Text
 from skep.cli.admin.top_figures import SHARES, TRAIL_READINGS, Frame, GroupRow, QueueRow
 from skep.cli.admin.top_keys import HELP, View, sorted_groups, sorted_queues
 from skep.cli.shared.spelling import spell_bytes, spell_seconds, style_of
+from skep.model.plurals import counted
 
 ROWS_SHOWN: Final = 12
+NAME_CHARS_MAX: Final = 40
 _FIRST_VIEW: Final = View()
 _BARS: Final = "▁▂▃▄▅▆▇█"
 
@@ -100,6 +103,19 @@ def sparkline(values: Sequence[float], *, floor: float = 0) -> str:
     return "".join(_BARS[place] for place in places).rjust(TRAIL_READINGS)
 
 
+class _Trail:
+    """A sparkline that gives way to names and figures: it starts later where a line is short."""
+
+    def __init__(self, bars: str) -> None:
+        self._bars: Final = bars
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield Text(self._bars[len(self._bars) - options.max_width :], no_wrap=True)
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        return Measurement(1, max(min(len(self._bars), options.max_width), 1))
+
+
 def _lag_so_far(group: GroupRow) -> str:
     """Return the trail from its lowest value on: a large lag that grows would look level else."""
     low, high = min(group.trail, default=0), max(group.trail, default=0)
@@ -108,10 +124,11 @@ def _lag_so_far(group: GroupRow) -> str:
 
 def _headline(frame: Frame, url: str) -> RenderableType:
     found = frame.overview
+    queues, partitions = (counted(found[f"{name}s"], name) for name in ("queue", "partition"))
     return Text.assemble(
         ("skep top ", "bold"),
         f"{url}  {frame.moment:%H:%M:%S} UTC  ",
-        (f"{found['queues']:,} queues, {found['partitions']:,} partitions  ? help", "dim"),
+        (f"{queues}, {partitions}  ? help", "dim"),
     )
 
 
@@ -168,11 +185,24 @@ def _broker(frame: Frame) -> Table:
 
 
 def _table(title: str, texts: tuple[str, ...], figures: tuple[str, ...], order: str = "") -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, expand=True)
+    table = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=None,
+        expand=True,
+        pad_edge=False,
+        collapse_padding=True,
+    )
     for column in (*texts, *figures):
-        justify: Any = "left" if column in texts else "right"
-        style = "bold" if column == order else "dim"
-        table.add_column(column, justify=justify, header_style=style, no_wrap=column != "queue")
+        is_text = column in texts
+        table.add_column(
+            column,
+            justify="left" if is_text else "right",
+            header_style="bold" if column == order else "dim",
+            no_wrap=bool(column),  # what has no title is a trail
+            max_width=NAME_CHARS_MAX if is_text else None,
+        )
     return table
 
 
@@ -192,7 +222,7 @@ def _queues(queues: Sequence[QueueRow], rows: int, view: View) -> Table:
         table.add_row(
             row.name,
             *(f"{each:,.0f}" if each else "-" for each in row.rates),
-            sparkline(row.trail),
+            _Trail(sparkline(row.trail)),
             f"{row.pending:,}",
             f"{row.dead_letters:,}",
             "paused" if row.is_paused else "",
@@ -212,7 +242,7 @@ def _groups(groups: Sequence[GroupRow], rows: int, view: View) -> Table:
             group.queue,
             f"{group.lag:,}",
             f"{group.growth:+,.0f}/s" if round(group.growth) else "-",
-            _lag_so_far(group),
+            _Trail(_lag_so_far(group)),
             spell_seconds(group.oldest_s) if group.lag else "-",
             f"{group.behind:,} of {group.partitions:,}",
             Text(group.condition, style=style or style_of(group.condition)),

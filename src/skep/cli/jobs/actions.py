@@ -21,6 +21,7 @@ from skep.cli.shared.options import Since, Until, Yes, confirm, declare_options
 from skep.cli.shared.output import progress_bar, to_json
 from skep.cli.shared.spelling import last_line
 from skep.model.errors import BadRequest, NotFound, Refused
+from skep.model.plurals import counted
 
 if TYPE_CHECKING:
     from skep.client import Client
@@ -122,6 +123,7 @@ def _change(
     client: "Client",
     choice: Choice,
     question: str,
+    thing: str,
     path: str,
     change: Callable[[list[str]], str],
     *,
@@ -130,21 +132,22 @@ def _change(
 ) -> None:
     """Change what was named, or count, ask and change all that match.
 
-    The question has `{}` for the number. Named ones are changed without a question unless `asks`.
+    The question has `{}` for how many of the thing there are. Named ones are changed without a
+    question unless `asks`.
     """
     from rich.progress import Progress
 
     if not choice.is_all:
         if asks:
-            confirm(question.format(len(choice.named)), is_answered=choice.yes)
+            confirm(question.format(counted(len(choice.named), thing)), is_answered=choice.yes)
         typer.echo(change(choice.named))
         return
     members = {**choice.members(), **(how or {})}
     matches = client.request("POST", path, {**members, "dryRun": True})["matches"]
     count, is_exact = matches["count"], matches["isExact"]
-    number = f"{count:,}" if is_exact else f"more than {count:,}"
+    number = counted(count, thing) if is_exact else f"more than {counted(count, thing)}"
     if choice.dry_run or not count:
-        typer.echo(f"{number} match")
+        typer.echo(f"{number} match{'es' if count == 1 and is_exact else ''}")
         return
     confirm(question.format(number), is_answered=choice.yes)
     with progress_bar(*Progress.get_default_columns()) as progress:
@@ -259,7 +262,7 @@ def cancel(
         return "\n".join(f"{chain} {state}" for chain, state in states.items())
 
     path = f"{_CHAINS}/matching/cancel"
-    _change(client, choice, "Cancel {} chains?", path, change, how=how)
+    _change(client, choice, "Cancel {}?", "chain", path, change, how=how)
 
 
 @jobs_app.command("retry")
@@ -270,10 +273,10 @@ def retry(client: "Client", choice: Choice) -> None:
     def change(ids: list[str]) -> str:
         for chain in ids:
             client.request("POST", f"{_CHAINS}/{chain}/retry")
-        return f"Resumed {len(ids)} chains"
+        return f"Resumed {counted(len(ids), 'chain')}"
 
     path = f"{_CHAINS}/matching/retry"
-    _change(client, choice, "Resume {} chains?", path, change, asks=False)
+    _change(client, choice, "Resume {}?", "chain", path, change, asks=False)
 
 
 @jobs_app.command("trigger")
@@ -284,10 +287,10 @@ def trigger(client: "Client", choice: Choice) -> None:
     def change(ids: list[str]) -> str:
         for job in ids:
             client.request("POST", f"/api/v1/jobs/{job}/trigger")
-        return f"Triggered {len(ids)} jobs"
+        return f"Triggered {counted(len(ids), 'job')}"
 
     path = "/api/v1/jobs/matching/trigger"
-    _change(client, choice, "Run {} jobs now?", path, change, asks=False)
+    _change(client, choice, "Run {} now?", "job", path, change, asks=False)
 
 
 @jobs_app.command("delete")
@@ -314,9 +317,9 @@ def delete(
             if chain not in gone:  # a cascade may have reached it
                 path = f"{_CHAINS}/{chain}?cascade={to_json(cascade)}"
                 gone.update(client.request("DELETE", path)["deleted"])
-        return f"Deleted {len(gone)} chains"
+        return f"Deleted {counted(len(gone), 'chain')}"
 
-    _change(client, choice, "Delete {} chains?", f"{_CHAINS}/matching/delete", change)
+    _change(client, choice, "Delete {}?", "chain", f"{_CHAINS}/matching/delete", change)
 
 
 @jobs_app.command("pause")

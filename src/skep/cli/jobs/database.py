@@ -15,8 +15,8 @@ from typer import Option
 from skep.cli.jobs.lists import jobs_app
 from skep.cli.shared import options
 from skep.cli.shared.output import print_rows
-from skep.cli.shared.spelling import counted
 from skep.model.errors import BadRequest
+from skep.model.plurals import counted
 from skep.settings import Settings
 
 P = ParamSpec("P")

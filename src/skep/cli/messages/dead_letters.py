@@ -14,8 +14,8 @@ from skep.cli.shared.declare import listing
 from skep.cli.shared.help import Commands
 from skep.cli.shared.options import Since, Until, Yes, confirm, declare_options
 from skep.cli.shared.output import Output, print_record, progress_bar
-from skep.cli.shared.spelling import counted
 from skep.model.errors import BadRequest, NotFound, Refused
+from skep.model.plurals import counted
 
 if TYPE_CHECKING:
     from skep.client import Client
@@ -151,7 +151,7 @@ def redrive(
     """
     which.check(letters, is_all=every)
     if not letters:
-        confirm(f"Redrive {_count(client, which)} dead letters?", is_answered=yes)
+        confirm(f"Redrive {_count(client, which)}?", is_answered=yes)
     started = client.dead_letters.redrive(
         **asdict(which),
         ids=letters or None,
@@ -200,8 +200,8 @@ def delete_letters(
 ) -> None:
     """Delete dead letters: by id, by filter, or all. Other groups keep the messages."""
     which.check(letters, is_all=every)
-    count = f"{len(letters):,}" if letters else _count(client, which)
-    confirm(f"Delete {count} dead letters?", is_answered=yes)
+    count = counted(len(letters), "dead letter") if letters else _count(client, which)
+    confirm(f"Delete {count}?", is_answered=yes)
     if letters:
         for letter in letters:
             client.dead_letters.delete(letter)
@@ -217,7 +217,8 @@ def _count(client: "Client", which: Filter) -> str:
     page = client.request("GET", _path("dlq", **which.members(), limit=1))
     about = "more than " if page["totalIsEstimate"] else ""
     conditions = ", ".join(f"{name} {value}" for name, value in which.members().items())
-    return f"{about}{page['total']:,}{f' ({conditions})' if conditions else ''}"
+    letters = counted(page["total"], "dead letter")
+    return f"{about}{letters}{f' ({conditions})' if conditions else ''}"
 
 
 def _watch(client: "Client", started: "Redrive") -> "Redrive":
@@ -231,7 +232,7 @@ def _watch(client: "Client", started: "Redrive") -> "Redrive":
             now = client.dead_letters.show_redrive(started.id)
             progress.update(bar, completed=now.moved + now.duplicates)
     if now.state == "failed":
-        raise Refused(f"redrive {now.id} failed after {now.moved:,} messages: {now.error}")
+        raise Refused(f"redrive {now.id} failed after {counted(now.moved, 'message')}: {now.error}")
     return now
 
 

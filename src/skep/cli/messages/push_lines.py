@@ -27,6 +27,7 @@ from skep.cli.shared.output import Format, print_record, progress_bar
 from skep.client import Item, PushCounts, PushResults, Stopped
 from skep.client.pushes import Headers
 from skep.model.errors import BadRequest, Overloaded, Refused, SkepError, Unavailable
+from skep.model.plurals import counted
 
 if TYPE_CHECKING:
     from skep.client import Client
@@ -277,13 +278,16 @@ class PushBar:
         lines = task.fields["lines"] + len(batch.lines) + len(batch.refused)
         rate = lines / max(task.elapsed or 0, 0.001)
         self._progress.update(
-            self._task, advance=batch.size, lines=lines, said=f"{lines:,} lines, {rate:,.0f}/s"
+            self._task,
+            advance=batch.size,
+            lines=lines,
+            said=f"{counted(lines, 'line')}, {rate:,.0f}/s",
         )
 
     def wait(self, reason: str) -> None:
         """Show why the push pauses."""
         lines = self._progress.tasks[self._task].fields["lines"]
-        self._progress.update(self._task, said=f"{lines:,} lines; waiting: {reason}")
+        self._progress.update(self._task, said=f"{counted(lines, 'line')}; waiting: {reason}")
 
 
 @contextmanager
@@ -335,7 +339,7 @@ class FilePush:
         _print_counts(file, upload, monotonic() - began, output, is_whole=True)
         if self._first_reject is not None:
             raise BadRequest(
-                f"{upload.counts.failed:,} lines were rejected, first {self._first_reject}"
+                f"rejected {counted(upload.counts.failed, 'line')}, first {self._first_reject}"
             )
 
     def _batches(self, file: str, lines: Iterable[bytes]) -> Iterable[Batch]:
@@ -399,4 +403,4 @@ def _print_counts(
     parts = ", ".join(f"{said[name]:,} {name}" for name in list(said)[1:])
     rate = counts.total / max(seconds, 0.001)
     interrupted = "" if is_whole else "; interrupted, run it again to continue"
-    typer.echo(f"{counts.total:,} lines of {source}: {parts} ({rate:,.0f}/s){interrupted}")
+    typer.echo(f"{counted(counts.total, 'line')} of {source}: {parts} ({rate:,.0f}/s){interrupted}")

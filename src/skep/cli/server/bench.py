@@ -10,6 +10,7 @@ from typer import Argument, Option
 from skep.cli.shared.connection import ContextName, Token, find_server
 from skep.cli.shared.output import Output, print_record, print_rows, progress_bar
 from skep.model.errors import BadRequest
+from skep.model.plurals import counted
 from skep.settings.connection import ConnectionChoice
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def _print_report(report: dict[str, Any]) -> None:
     latencies = [{"milliseconds": name, **of} for name, of in report["latencyMs"].items()]
     print_rows(latencies, ("milliseconds", "p50", "p95", "p99", "p999", "max"), "table")
     if report["left"] > 0:
-        typer.echo(f"\n{report['left']:,} messages were not consumed in time", err=True)
+        typer.echo(f"\nNot consumed in time: {counted(report['left'], 'message')}", err=True)
     if report["clientCpuShare"] >= BUSY_SHARE:
         share = f"{report['clientCpuShare']:.0%}"
         typer.echo(f"\nthis client used {share} of a core: it may be the bottleneck", err=True)

@@ -21,6 +21,7 @@ from skep.cli.shared.connection import Server, find_server
 from skep.cli.shared.exits import ExtraMissing, require_server_extra
 from skep.client import Client
 from skep.model.errors import SkepError
+from skep.model.plurals import counted
 from skep.settings import EffectiveSettings, Settings, load_settings
 from skep.settings.connection import ConnectionChoice
 from skep.settings.peers import peer_addresses
@@ -281,7 +282,8 @@ def judge_schema(state: "SchemaState", *, migrates: bool) -> Finding:
         case "current":
             return ok("migrations", "the schema is current")
         case "behind":
-            found = f"the schema is behind this version by {len(state.differences)} files"
+            files = counted(len(state.differences), "file")
+            found = f"the schema is behind this version by {files}"
             if migrates:
                 return warning("migrations", found, "`skep serve` migrates it when it starts")
             return broken("migrations", found, "run `skep migrate`")

@@ -67,14 +67,15 @@ def listing(
 
 
 def action(
-    done: str, *, question: str | Callable[..., str] | None = None
+    done: str | Callable[..., str], *, question: str | Callable[..., str] | None = None
 ) -> Callable[[Callable[..., Any]], Callable[..., None]]:
     """Make a command of a function that changes something.
 
     The function takes a client and the command's own arguments.
 
     Args:
-        done: What to print afterwards, formatted with the arguments and the function's `result`.
+        done: What to print afterwards, formatted with the arguments and the function's `result`, or
+            made by a function of them.
         question: What to ask before, formatted with the arguments, or made by a function of the
             client and the arguments. Adds `--yes`.
     """
@@ -86,7 +87,8 @@ def action(
             elif question is not None:
                 confirm(question.format(**arguments), is_answered=yes)
             result = change(client, **arguments)
-            typer.echo(done.format(result=result, **arguments))
+            tell = done if callable(done) else done.format
+            typer.echo(tell(result=result, **arguments))
 
         options = {} if question is None else {"yes": Yes}
         declare_options(run, change, options, defaults={"yes": False}, hidden=())

@@ -58,7 +58,7 @@ PAGE_ROWS: Final = 1000
 _GAP: Final = "  "
 _CUT_CHARS_MIN: Final = 16
 """Texts are cut to no less, even if the row is longer than a line then."""
-_UNCUT: Final = re.compile(r"(?i).*(id|name|queue|partition|group)|id|type|key")
+_UNCUT: Final = re.compile(r"(?i).*(id|name|queue|partition|group)|id|type|key|setting")
 """Names of what people copy, and of what tells rows apart."""
 
 FetchPage: TypeAlias = Callable[[int, str | None], tuple[Sequence[Any], str | None]]

@@ -15,13 +15,16 @@ _SECONDS: Final = re.compile(r".*([sS]econds|_s|[a-z]S|TimeLag)")
 _BYTES: Final = re.compile(r"(?i).*bytes")
 _MOMENTS: Final = ((1, 60, "s"), (60, 3600, "min"), (3600, 172_800, "h"), (86_400, 1_209_600, "d"))
 _STYLES: Final = {
-    "green": "ok alive running consuming completed done applied queued current",
-    "yellow": "warning lagging paused waiting scheduled blocked processing buffered late retry yes",
-    "red": "broken stalled failed dead missing dead_letter no-consumers rejected",
+    "green": "ok alive healthy running consuming completed done applied queued current",
+    "yellow": "warning lagging paused waiting scheduled blocked processing buffered late retry yes"
+    " crowded",
+    "red": "broken stalled failed dead missing dead_letter no-consumers rejected full stuck",
     "dim": "empty cancelled idle stopped redriven no",
 }
 _STYLE_OF: Final = {word: style for style, words in _STYLES.items() for word in words.split()}
-_STATES: Final = frozenset({"state", "status", "condition", "outcome", "result", "lastJobState"})
+_STATES: Final = frozenset(
+    {"state", "status", "condition", "outcome", "result", "lastJobState", "systemHealth"}
+)
 
 
 class Cell(NamedTuple):
@@ -100,12 +103,6 @@ def spell_bytes(size: float) -> str:
             return f"{size:,.0f} {unit}" if unit == "B" or size >= 100 else f"{size:.1f} {unit}"
         size /= 1024
     return f"{size:,.1f} TiB"
-
-
-def counted(count: int, thing: str) -> str:
-    """Return how many there are: `1 message`, `1,024 batches`."""
-    ending = "" if count == 1 else "es" if thing.endswith("ch") else "s"
-    return f"{count:,} {thing}{ending}"
 
 
 def last_line(text: str) -> str:

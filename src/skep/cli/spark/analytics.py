@@ -12,6 +12,7 @@ from skep.cli.shared.options import DatabaseFlags, time_option, with_database_fl
 from skep.cli.shared.output import Output, print_record
 from skep.cli.spark import options
 from skep.model.errors import BadRequest, NotFound
+from skep.model.plurals import counted
 from skep.spark.runtime.encryption_keys import key_options
 
 if TYPE_CHECKING:
@@ -150,10 +151,10 @@ def _summary(done: "Computed") -> str:
         return "Nothing to do: all full hours are computed"
     said = (
         f"Computed {done.hours.since.isoformat()} to {done.hours.upto.isoformat()}: "
-        f"{done.messages:,} messages"
+        f"{counted(done.messages, 'message')}"
     )
     if done.left_out:
-        said += f"; {done.left_out:,} hours of less busy queues are left out"
+        said += f"; left out: {counted(done.left_out, 'hour')} of less busy queues"
     if not done.has_lake:
         said += "; no lake: pass --warehouse or set archive_warehouse"
     return said

@@ -19,8 +19,10 @@ from skep.cli.shared.options import (
     with_database_flags,
 )
 from skep.cli.shared.output import Output, print_found
+from skep.cli.shared.spelling import spell_bytes
 from skep.cli.spark import options
 from skep.model.errors import BadRequest, NotFound
+from skep.model.plurals import counted
 
 if TYPE_CHECKING:
     from skep.app.processes.database import Database
@@ -79,8 +81,9 @@ def run(
             with explained():
                 done = archiver.archive()
             typer.echo(
-                f"Archived {done.messages:,} messages of {len(done.queues)} queues in "
-                f"{done.files} files ({done.bytes:,} bytes); {done.deleted:,} left the live log"
+                f"Archived {counted(done.messages, 'message')} of "
+                f"{counted(len(done.queues), 'queue')} in {counted(done.files, 'file')} "
+                f"({spell_bytes(done.bytes)}); {done.deleted:,} left the live log"
             )
 
         def tidy_up() -> None:
@@ -173,8 +176,8 @@ def status(
 
 def _echo_compacted(done: "Compacted") -> None:
     typer.echo(
-        f"Compacted {done.files_before} files to {done.files_after}; deleted {done.snapshots} "
-        f"snapshots and {done.removed} files"
+        f"Compacted {counted(done.files_before, 'file')} to {done.files_after:,}; "
+        f"deleted {counted(done.snapshots, 'snapshot')} and {counted(done.removed, 'file')}"
     )
 
 

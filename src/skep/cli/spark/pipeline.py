@@ -13,9 +13,9 @@ from skep.cli.shared.declare import listing
 from skep.cli.shared.exits import stop_signals
 from skep.cli.shared.help import Commands
 from skep.cli.shared.output import Output, print_record
-from skep.cli.shared.spelling import counted
 from skep.cli.spark.options import Master, announced_log, counting_bar
 from skep.model.errors import Refused
+from skep.model.plurals import counted
 
 if TYPE_CHECKING:
     from skep.client import Client
@@ -75,7 +75,7 @@ def run(
     ):
 
         def on_progress(progress: "Progress") -> None:
-            rate = f"{progress.rate:,.0f} messages/s, {progress.batches:,} batches"
+            rate = f"{progress.rate:,.0f} messages/s, {counted(progress.batches, 'batch')}"
             if not progress.batches:
                 rate = "reading the first batch"
             show(progress.messages, progress.messages + (progress.lag_messages or 0), rate)

@@ -12,9 +12,9 @@ from typer import Option
 
 from skep.cli.shared.connection import OnlyPartition
 from skep.cli.shared.options import DatabaseFlags, Since, Until, time_option, with_database_flags
-from skep.cli.shared.spelling import counted
 from skep.cli.spark.options import Master, StorageText, counting_bar, session
 from skep.model.errors import BadRequest
+from skep.model.plurals import counted
 from skep.spark.runtime.encryption_keys import key_options
 
 if TYPE_CHECKING:
@@ -209,10 +209,11 @@ def replay(
         )
         job = Replay(lambda: session("skep replay", master), plan)
         if dry_run:
-            counted = job.count()
+            found = job.count()
             typer.echo(
-                f"Would replay {counted.messages:,} messages of {counted.partitions:,} partitions"
-                + (f", {counted.first} to {counted.last}" if counted.messages else "")
+                f"Would replay {counted(found.messages, 'message')} of "
+                f"{counted(found.partitions, 'partition')}"
+                + (f", {found.first} to {found.last}" if found.messages else "")
             )
             return
         with _bar(f"{queue} to {into}") as bar:
@@ -228,9 +229,9 @@ def _summary(done: "Outcome", verb: str) -> str:
         )
     said = f"{verb} {counted(done.messages, 'message')}"
     if done.duplicates:
-        said += f"; {done.duplicates:,} were duplicates"
+        said += f"; left out: {counted(done.duplicates, 'duplicate')}"
     if done.rejected:
-        said += f"; {done.rejected:,} could not be stored and are dead letters"
+        said += f"; not stored: {counted(done.rejected, 'dead letter')}"
     return said
 
 
@@ -242,7 +243,7 @@ def _bar(title: str) -> Generator[Callable[["Reached"], None]]:
 
         def show(reached: "Reached") -> None:
             rate = reached.messages / max(time.monotonic() - begun_at, 0.001)
-            said = f"{reached.messages:,} messages, {rate:,.0f} messages/s"
+            said = f"{counted(reached.messages, 'message')}, {rate:,.0f}/s"
             said = f"tasks, {said if reached.messages else 'reading'}"
             show_count(reached.tasks_done, reached.tasks, said)
 
