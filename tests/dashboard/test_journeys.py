@@ -230,7 +230,7 @@ async def test_a_seek_shows_what_it_skips_before_it_moves(open_page, broker, cli
     )
     await stage.click("Move")
 
-    await stage.sees("Moved in 1 partitions.")
+    await stage.sees("Moved in 1 partition.")
     assert len(await client.pop(queue, consumerGroup="g", batch=50)) == 20
 
 

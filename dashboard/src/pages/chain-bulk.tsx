@@ -5,7 +5,7 @@ import { Confirm } from "../parts/dialog";
 import { Failure } from "../parts/notes";
 import { useLoad } from "../state/loading";
 import { may } from "../state/session";
-import { count } from "../words";
+import { count, counted } from "../words";
 
 export type ChainFilter = { state: string | null; type: string | null; key: string | null };
 type Deed = "retryChains" | "cancelChains";
@@ -41,7 +41,7 @@ function BulkDialog({ deed, filter, chosen, onClose, onDone }: { deed: Deed; fil
       refused += Object.values(answer.refused ?? {}).reduce((sum, each) => sum + each, 0);
     } while (after);
     onDone();
-    return `${done} ${count(changed)} chains${refused ? `; ${count(refused)} could not be` : ""}.`;
+    return `${done} ${counted(changed, "chain")}${refused ? `; ${count(refused)} could not be` : ""}.`;
   };
   return (
     <Confirm title={title} verb={`${verb} ${number ?? "them"}`} isReady={Boolean(preview.data?.count)} isSafe={deed === "retryChains"} onClose={onClose} work={work}>

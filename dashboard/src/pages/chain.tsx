@@ -12,7 +12,7 @@ import { useLoad } from "../state/loading";
 import { hrefTo, navigate, place, spellQuery } from "../state/place";
 import { may } from "../state/session";
 import { attempt } from "../state/toasts";
-import { count, percent, seconds } from "../words";
+import { count, counted, percent, seconds } from "../words";
 import { ChainGraph, type GraphJob } from "./chain-graph";
 import { ChainTimeline } from "./chain-timeline";
 
@@ -33,7 +33,7 @@ export function ChainPage({ id }: { id: string }) {
       return { chain, jobs: page.items, after: page.after, graph: graph.jobs };
     },
     [id, after],
-    { everySeconds: 2 },
+    { everySeconds: (loaded) => (loaded && loaded.chain.state !== "open" ? 15 : 2) },
   );
   if (error?.status === 404) return <Missing what="Chain">No chain has the id <strong class="mono wrap">{id}</strong>. <a href="/chains">All chains</a></Missing>;
   return (
@@ -75,7 +75,7 @@ function Reasons({ chain, graph }: { chain: Chain; graph: GraphJob[] }) {
       <ErrorText error={chain.lastError} isOpen={!roots.length} />
       {roots.map((job) => job.error && (
         <div key={job.id}>
-          <p><a href={hrefTo(["chains", job.chainId])}>{job.type}</a> failed after {count(job.attempts)} {job.attempts === 1 ? "attempt" : "attempts"}:</p>
+          <p><a href={hrefTo(["chains", job.chainId])}>{job.type}</a> failed after {counted(job.attempts, "attempt")}:</p>
           <ErrorText error={job.error} isOpen />
         </div>
       ))}

@@ -49,7 +49,7 @@ function ChainList() {
   const { data, error, reload } = useLoad(
     (signal) => get("/api/v1/chains", { query: { ...wanted, limit: LIMIT }, signal }),
     [wanted],
-    wanted.after ? {} : { everySeconds: 3 },
+    wanted.after ? {} : { everySeconds: 5 },
   );
   const restart = () => {
     setChosen(new Set());
@@ -101,12 +101,11 @@ function Listed({ chains, after, chosen, onChoose }: ListedProps) {
         keyOf={(chain) => chain.id}
         columns={[
           { title: "Chosen", cell: (chain) => <input type="checkbox" aria-label={`Choose ${chain.id}`} checked={chosen.has(chain.id)} onChange={() => toggle(chain.id)} /> },
-          { title: "Chain", cell: (chain) => <><a class="mono nowrap" href={hrefTo(["chains", chain.id])}>{chain.id}</a>{chain.key && <div class="clip muted small">{chain.key}</div>}</> },
-          { title: "Type", cell: (chain) => chain.type, isWide: true },
+          { title: "Chain", cell: (chain) => <><a class="clip" href={hrefTo(["chains", chain.id])} title={chain.id}>{chain.key ?? shortId(chain.id)}</a>{chain.key && <div class="muted small mono">{shortId(chain.id)}</div>}</> },
+          { title: "Type", cell: (chain) => <>{chain.type}{standing(chain) && <div class="muted small" title={`Step ${count(chain.jobCount)}`}>{standing(chain)}</div>}</>, isWide: true },
           { title: "State", cell: (chain) => <Badge word={chain.state} /> },
-          { title: "At", cell: (chain) => <><span title={`Step ${count(chain.jobCount)}`}>{chain.lastJobType}</span><div class="muted small">{chain.lastJobState}{chain.lastJobState === "blocked" && chain.failedBlockers ? ` by ${count(chain.failedBlockers)} that failed` : ""}</div></> },
           { title: "Started", cell: (chain) => <When at={chain.createdAt} /> },
-          { title: "Error", cell: (chain) => <ErrorLine error={chain.lastError} /> },
+          { title: "Error", cell: (chain) => <ErrorLine error={chain.lastError} />, isWide: true },
         ]}
       />
       <div class="row">
@@ -115,6 +114,18 @@ function Listed({ chains, after, chosen, onChoose }: ListedProps) {
       </div>
     </Card>
   );
+}
+
+/** The step that a chain has come to, and how that stands, where the chain's own state does not say it. */
+function standing({ type, state, jobCount, lastJobType, lastJobState, failedBlockers }: Chain): string | null {
+  if (jobCount === 1 && lastJobType === type && lastJobState === state) return null;
+  const blocked = lastJobState === "blocked" && failedBlockers ? ` by ${count(failedBlockers)} that failed` : "";
+  return `${lastJobType === type ? "" : `${lastJobType}, `}${lastJobState}${blocked}`;
+}
+
+/** The end of an id: chains of one moment begin alike. */
+function shortId(id: string): string {
+  return `…${id.slice(-12)}`;
 }
 
 type TypeView = { row: Schemas["TypeRow"]; open: Schemas["TypeCounts"] | undefined; pace: Schemas["TypeThroughput"] | undefined };
@@ -138,7 +149,7 @@ function Types() {
   );
   if (data && !data.views.length) return <Empty title="No jobs yet"><p>Types appear with their first job.</p></Empty>;
   return (
-    <Card title="Job types" note={data && `ended: of chains that ended in the last ${seconds(data.spanSeconds)}`}>
+    <Card title="Job types" note={data && `rates of the chains that ended in the last ${seconds(data.spanSeconds)}`}>
       <Failure error={error} />
       <Table
         caption="Job types"
@@ -151,7 +162,7 @@ function Types() {
           { title: "Scheduled", cell: ({ open }) => about(open, open?.scheduled ?? 0), isNumber: true },
           { title: "Blocked", cell: ({ open }) => about(open, open?.blocked ?? 0), isNumber: true },
           { title: "Oldest ready", cell: ({ open }) => seconds(open?.oldestReadyS), isNumber: true },
-          { title: "Ended per minute", cell: ({ pace }) => rate(pace?.perMinute ?? 0), isNumber: true },
+          { title: "Per minute", cell: ({ pace }) => rate(pace?.perMinute ?? 0), isNumber: true },
           { title: "Failed", cell: ({ pace }) => (pace?.ended ? percent(pace.failed / pace.ended) : "–"), isNumber: true },
           { title: "Mean run", cell: ({ pace }) => seconds(pace?.meanRunSeconds), isNumber: true },
           { title: "Limits", cell: ({ row }) => limitsOf(row) },
@@ -194,7 +205,7 @@ function Hold({ type, reload }: { type: Schemas["TypeRow"]; reload: () => void }
 function Schedules() {
   const after = place.value.query.get("after");
   const [doomed, setDoomed] = useState<string | null>(null);
-  const { data, error, reload } = useLoad((signal) => get("/api/v1/schedules", { query: { limit: LIMIT, after }, signal }), [after], { everySeconds: 4 });
+  const { data, error, reload } = useLoad((signal) => get("/api/v1/schedules", { query: { limit: LIMIT, after }, signal }), [after], { everySeconds: 5 });
   return (
     <>
       <Failure error={error} />
@@ -249,7 +260,7 @@ function ScheduleActions({ schedule, reload, onDelete }: { schedule: Schemas["Sc
 
 function Workers() {
   const after = place.value.query.get("after");
-  const { data, error } = useLoad((signal) => get("/api/v1/jobs/workers", { query: { limit: LIMIT, after }, signal }), [after], { everySeconds: 4 });
+  const { data, error } = useLoad((signal) => get("/api/v1/jobs/workers", { query: { limit: LIMIT, after }, signal }), [after], { everySeconds: 5 });
   return (
     <>
       <Failure error={error} />

@@ -15,7 +15,7 @@ import { hrefTo, place, setQuery } from "../state/place";
 import { chosenRange, gridOf, spelledRange } from "../state/range";
 import { may } from "../state/session";
 import { attempt } from "../state/toasts";
-import { count, groupName, theGroup, units } from "../words";
+import { count, counted, groupName, theGroup, units } from "../words";
 import { PayloadLine } from "./messages";
 
 type Letter = Schemas["DeadLetter"];
@@ -49,9 +49,11 @@ export function DeadLetters() {
   const page = currentPage();
   const [chosen, setChosen] = useState<ReadonlySet<number>>(new Set());
   const [asked, setAsked] = useState<Choice | null>(null);
+  const [started, setStarted] = useState(0);
   const { data, error, reload } = useLoad((signal) => get("/api/v1/dlq", { query: { ...filter, limit: LIMIT, offset: page * LIMIT }, signal }), [filter, page], { everySeconds: 5 });
   const restart = () => {
     setChosen(new Set());
+    setStarted((before) => before + 1);
     reload();
   };
   return (
@@ -63,7 +65,7 @@ export function DeadLetters() {
         </div>
       )}</PageHead>
       <div class="stack">
-        <Redrives onMoved={reload} />
+        <Redrives started={started} onMoved={reload} />
         <div class="filters">
           <TextFilter label="Queue" name="queue" />
           <TextFilter label="Group" name="group" />
@@ -75,7 +77,7 @@ export function DeadLetters() {
         {data && data.messages.length > 0 && (
           <>
             <Causes filter={filter} onRedrive={setAsked} />
-            <Card title={`${data.totalIsEstimate ? "≈ " : ""}${count(data.total)} dead letters`}>
+            <Card title={`${data.totalIsEstimate ? "≈ " : ""}${counted(data.total, "dead letter")}`}>
               <Letters letters={data.messages} chosen={chosen} onChoose={setChosen} reload={reload} />
               <Pager total={data.total} limit={LIMIT} />
             </Card>
@@ -236,7 +238,7 @@ function RedriveDialog({ choice, onClose, onStarted }: { choice: Choice; onClose
     <Confirm title="Redrive" verb={`Push ${count(total)} again`} isWide isSafe onClose={onClose} work={start}>
       <div class="stack">
         <Failure error={error} />
-        <p>{data?.totalIsEstimate && !choice.ids && "About "}{count(total)} messages are pushed again, each into its own queue and partition.</p>
+        <p>{data?.totalIsEstimate && !choice.ids && "About "}{counted(total, "message")} will be pushed again, each into its own queue and partition.</p>
         {letters && <ul class="plain">{[...whence].map(([from, some]) => <li key={from}><strong>{count(some.length)}</strong> of {from}</li>)}{total > letters.length && <li>{count(total - letters.length)} older ones</li>}</ul>}
         <Field label="Delivered to"><select value={groups} onChange={(event) => setGroups(event.currentTarget.value as "failed" | "all")}>
             <option value="failed">Only the group that failed</option>
@@ -259,19 +261,20 @@ function RedriveDialog({ choice, onClose, onStarted }: { choice: Choice; onClose
   );
 }
 
-function Redrives({ onMoved }: { onMoved: () => void }) {
+/** Followed closely while one runs; started elsewhere, it appears a little later. */
+function Redrives({ started, onMoved }: { started: number; onMoved: () => void }) {
   const seen = useRef<string | null>(null);
   const { data, reload } = useLoad(
     async (signal) => {
       const { redrives } = await get("/api/v1/dlq/redrive", { query: { limit: 5 }, signal });
       // By what was moved, not by what runs: a redrive may begin and end between two looks.
       const progress = JSON.stringify(redrives.map(({ id, state, moved, duplicates }) => [id, state, moved, duplicates]));
-      if (seen.current !== null && seen.current !== progress) onMoved();
+      if (seen.current !== progress && (started > 0 || seen.current !== null)) onMoved();
       seen.current = progress;
       return redrives;
     },
-    [],
-    { everySeconds: 1 },
+    [started],
+    { everySeconds: (redrives) => (redrives?.some(({ state }) => state === "running") ? 1 : 10) },
   );
   const recent = data?.filter((redrive) => redrive.state === "running" || Date.now() - Date.parse(redrive.finishedAt ?? "") < 600_000) ?? [];
   if (!recent.length) return null;
@@ -288,7 +291,7 @@ function RedriveProgress({ redrive, reload }: { redrive: Redrive; reload: () => 
     <div class="form">
       <div class="row">
         <Badge word={redrive.state} />
-        <span>{count(redrive.moved)} of {redrive.totalIsEstimate && "≈ "}{count(redrive.total)} pushed again{redrive.duplicates > 0 && `, ${count(redrive.duplicates)} duplicates`}</span>
+        <span>{count(redrive.moved)} of {redrive.totalIsEstimate && "≈ "}{count(redrive.total)} pushed again{redrive.duplicates > 0 && `, ${counted(redrive.duplicates, "duplicate")}`}</span>
         <span class="muted small"><When at={redrive.createdAt} /></span>
         {redrive.state === "running" && may("cancelRedrive") && <button onClick={cancel}>Cancel</button>}
       </div>

@@ -11,7 +11,7 @@ import { hrefTo, navigate } from "../state/place";
 import { chosenRange, gridOf, spelledRange } from "../state/range";
 import { may } from "../state/session";
 import { attempt } from "../state/toasts";
-import { count, groupName, seconds, units } from "../words";
+import { count, counted, groupName, seconds, units } from "../words";
 import { Concerns } from "./attention";
 import { SeekDialog } from "./seek";
 
@@ -63,7 +63,7 @@ function HeatMap({ lag }: { lag: Lag }) {
   const [chosen, setChosen] = useState<Partition | null>(null);
   const shown = lag.partitions.find((each) => each.partitionId === chosen?.partitionId) ?? null;
   const heats = lag.partitions.map(heatOf);
-  const tell = (each: Partition) => `${each.partition}: ${count(each.offsetLag)} messages and ${seconds(each.timeLagSeconds)} behind`;
+  const tell = (each: Partition) => `${each.partition}: ${counted(each.offsetLag, "message")} and ${seconds(each.timeLagSeconds)} behind`;
   return (
     <section class="card" aria-label="Lag by partition">
       <div class="card-head">
@@ -79,8 +79,8 @@ function HeatMap({ lag }: { lag: Lag }) {
       </div>
       {shown && (
         <div class="note" role="status">
-          <strong class="wrap">{shown.partition}</strong>: {count(shown.offsetLag)} messages and {seconds(shown.timeLagSeconds)} behind
-          {shown.leased && ", leased"}{shown.failing > 0 && `, failed ${shown.failing} times`}; at {count(shown.acked)} of {count(shown.head)}.{" "}
+          <strong class="wrap">{shown.partition}</strong>: {counted(shown.offsetLag, "message")} and {seconds(shown.timeLagSeconds)} behind
+          {shown.leased && ", leased"}{shown.failing > 0 && `, ${counted(shown.failing, "message")} to be retried`}; at {count(shown.acked)} of {count(shown.head)}.{" "}
           <a href={hrefTo(["messages"], { queue: lag.queueName, partition: shown.partition })}>Messages of this partition</a>
         </div>
       )}

@@ -12,7 +12,7 @@ import { useLoad } from "../state/loading";
 import { navigate, hrefTo } from "../state/place";
 import { may } from "../state/session";
 import { attempt } from "../state/toasts";
-import { count, moment, theGroup } from "../words";
+import { counted, moment, theGroup } from "../words";
 
 type Message = Schemas["DescribedMessage"];
 type Trace = Schemas["Trace"];
@@ -92,23 +92,21 @@ function eventsOf(message: Message, traces: Trace[], history: History): Event[] 
 function letterEvents(letter: History["letters"][number]): Event[] {
   const other = letter.otherPartitionId && letter.otherId ? hrefTo(["messages", letter.otherPartitionId, letter.otherId]) : undefined;
   if (letter.isOrigin) return [{ at: letter.redrivenAt, text: <>Pushed again from a <a href={other}>dead letter</a> of {theGroup(letter.group)}</>, error: letter.error }];
-  const died: Event = { at: letter.failedAt, text: `Dead-lettered for ${theGroup(letter.group)} after ${times(letter.failures, "failure")}`, error: letter.error };
+  const died: Event = { at: letter.failedAt, text: `Dead-lettered for ${theGroup(letter.group)} after ${counted(letter.failures, "failure")}`, error: letter.error };
   return letter.redrivenAt ? [died, { at: letter.redrivenAt, text: <>Redriven: <a href={other}>pushed again</a></> }] : [died];
 }
-
-const times = (number: number, word: string) => `${count(number)} ${word}${number === 1 ? "" : "s"}`;
 
 function standing(delivery: History["deliveries"][number]): Event {
   const group = theGroup(delivery.group);
   const past = [
-    delivery.deliveries ? `delivered ${times(delivery.deliveries, "time")}` : null,
-    delivery.failures ? `failed ${times(delivery.failures, "time")}` : null,
+    delivery.deliveries ? `delivered ${counted(delivery.deliveries, "time")}` : null,
+    delivery.failures ? `failed ${counted(delivery.failures, "time")}` : null,
   ];
   const now = {
     done: { text: `Done for ${group}`, detail: null },
     leased: { text: `Leased by ${group}`, detail: `lease until ${moment(delivery.until)}` },
     retrying: { text: `Failed for ${group}, waits for a retry`, detail: `at ${moment(delivery.until)}` },
-    waiting: { text: `Waiting for ${group}`, detail: delivery.ahead ? `behind ${times(delivery.ahead, "message")}` : "next in its partition" },
+    waiting: { text: `Waiting for ${group}`, detail: delivery.ahead ? `behind ${counted(delivery.ahead, "message")}` : "next in its partition" },
   }[delivery.state];
   return { at: null, text: now.text, detail: [now.detail, ...past].filter(Boolean).join(", ") };
 }
@@ -120,7 +118,7 @@ function Timeline(props: { message: Message; traces: Trace[]; history: History }
         {eventsOf(props.message, props.traces, props.history).map((event, index) => (
           <li key={index}>
             <div>{event.text}</div>
-            <div class="muted small wrap">{event.at ? moment(event.at) : "now"}{event.detail && ` · ${event.detail}`}</div>
+            <div class="muted small wrap">{[event.at && moment(event.at), event.detail].filter(Boolean).join(" · ")}</div>
             {event.error && <ErrorText error={event.error} />}
           </li>
         ))}

@@ -44,7 +44,7 @@ function Filters({ isLive }: { isLive: boolean }) {
       <TextFilter label="Queue" name="queue" />
       <TextFilter label="Partition" name="partition" />
       <TextFilter label="Header" name="header" placeholder="tenant=acme" />
-      <TextFilter label="Payload" name="payload" placeholder="$.customer.id = 7" />
+      <TextFilter label="Payload" name="payload" placeholder="$.id = 7" />
       {!isLive && (
         <>
           <ChoiceFilter label="Status" name="status" choices={[["", "Any"], ["pending", "Pending"], ["processing", "Processing"], ["completed", "Completed"], ["dead_letter", "Dead letter"]]} />
@@ -85,7 +85,7 @@ function Found() {
       <Failure error={error} />
       {data && (data.messages.length ? (
         <Card>
-          <MessageTable messages={data.messages} />
+          <MessageTable messages={data.messages} queue={queue} />
           <div class="row">
             {wanted.cursor && <a class="button" href={location.pathname + spellQuery({ cursor: null })}>Newest</a>}
             {data.nextCursor && <a class="button" href={location.pathname + spellQuery({ cursor: data.nextCursor })}>Older</a>}
@@ -109,7 +109,8 @@ export function PayloadLine({ text }: { text: string | null | undefined }) {
   return text === null || text === undefined ? <span class="muted">–</span> : <span class="clip mono" title={text}>{text}</span>;
 }
 
-function MessageTable({ messages }: { messages: Listed[] }) {
+function MessageTable({ messages, queue }: { messages: Listed[]; queue: string | null }) {
+  const queues = queue ? [] : [{ title: "Queue", cell: (message: Listed) => <QueueLink name={message.queue} />, isWide: true }];
   return (
     <Table
       caption="Messages"
@@ -117,7 +118,7 @@ function MessageTable({ messages }: { messages: Listed[] }) {
       keyOf={(message) => message.id}
       columns={[
         { title: "Transaction id", cell: (message) => <a class="clip mono" href={messageHref(message)}>{message.transactionId}</a> },
-        { title: "Queue", cell: (message) => <QueueLink name={message.queue} />, isWide: true },
+        ...queues,
         { title: "Partition", cell: (message) => <span class="clip">{message.partition}</span> },
         { title: "Payload", cell: (message) => <PayloadLine text={message.preview} />, isWide: true },
         { title: "Status", cell: (message) => <Badge word={message.status} /> },

@@ -1,6 +1,6 @@
 // Is it healthy, what is stuck, what to do: what needs attention, how much there is of what, and how it went.
 import { get } from "../api/client";
-import { PageHead, TimeRangeChoice, toneOf, type Tone } from "../parts";
+import { Card, PageHead, TimeRangeChoice, toneOf, type Tone } from "../parts";
 import { Empty, Failure } from "../parts/notes";
 import { Chart, Charts } from "../parts/plot";
 import { useLoad } from "../state/loading";
@@ -18,7 +18,7 @@ export function Overview() {
       <PageHead title="Overview"><TimeRangeChoice /></PageHead>
       <div class="stack">
         <Failure error={error} />
-        {data && <NeedsAttention attention={data} reload={reload} />}
+        {data ? <NeedsAttention attention={data} reload={reload} /> : !error && <Card title="Needs attention"><p class="muted">Loading</p></Card>}
         {data && <States counts={data.counts} />}
         <Figures />
       </div>
@@ -42,13 +42,18 @@ function FirstSteps() {
   );
 }
 
+const WORST_FIRST: Tone[] = ["bad", "warn", "info", "good", "plain"];
+
 type Tally = { label: string; value: number; href: string; tone?: Tone };
 
 /** How much there is of what, by state; each leads to its list. */
 function States({ counts }: { counts: Attention["counts"] }) {
   const { messages, jobs } = counts;
   const byState = (states: Record<string, number>, href: (state: string) => string): Tally[] =>
-    Object.entries(states).filter(([, value]) => value > 0).map(([label, value]) => ({ label: label.replaceAll("-", " "), value, href: href(label), tone: toneOf(label) }));
+    Object.entries(states)
+      .filter(([, value]) => value > 0)
+      .map(([label, value]) => ({ label: label.replaceAll("-", " "), value, href: href(label), tone: toneOf(label) }))
+      .sort((a, b) => WORST_FIRST.indexOf(a.tone) - WORST_FIRST.indexOf(b.tone));
   const rows: [string, Tally[]][] = [
     ["Messages", [
       { label: "waiting", value: messages["pending"] ?? 0, href: "/groups" },
@@ -58,8 +63,8 @@ function States({ counts }: { counts: Attention["counts"] }) {
     ["Consumer groups", byState(counts.groups, (condition) => hrefTo(["groups"], { condition }))],
     ["Queues", byState(counts.queues, (condition) => hrefTo(["queues"], { condition }))],
     ["Jobs", [
-      ...byState({ running: jobs["running"] ?? 0, ready: jobs["ready"] ?? 0, scheduled: jobs["scheduled"] ?? 0, blocked: jobs["blocked"] ?? 0 }, () => "/chains?tab=types"),
       ...byState({ failed: jobs["failedChains"] ?? 0 }, (state) => hrefTo(["chains"], { state })),
+      ...byState({ running: jobs["running"] ?? 0, ready: jobs["ready"] ?? 0, scheduled: jobs["scheduled"] ?? 0, blocked: jobs["blocked"] ?? 0 }, () => "/chains?tab=types"),
     ]],
     ["Pipelines", byState(counts.pipelines, () => "/pipelines")],
     ["Instances", byState(counts.instances, () => "/system")],

@@ -9,13 +9,13 @@ import { Failure, Missing } from "../parts/notes";
 import { ErrorText } from "../parts/trouble";
 import { useLoad } from "../state/loading";
 import { may } from "../state/session";
-import { count, millis, moment, rate, seconds } from "../words";
+import { count, counted, millis, moment, rate, seconds } from "../words";
 import { PipelineState } from "./pipelines";
 
 type Pipeline = Schemas["PipelineDetail"];
 
 export function PipelinePage({ name }: { name: string }) {
-  const { data, error, reload } = useLoad((signal) => get("/api/v1/pipelines/{name}", { names: { name }, signal }), [name], { everySeconds: 2 });
+  const { data, error, reload } = useLoad((signal) => get("/api/v1/pipelines/{name}", { names: { name }, signal }), [name], { everySeconds: (pipeline) => (pipeline && !pipeline.isAlive ? 15 : 2) });
   if (error?.status === 404) return <Missing what="Pipeline">No pipeline is named <strong class="wrap">{name}</strong>. <a href="/pipelines">All pipelines</a></Missing>;
   return (
     <>
@@ -44,8 +44,8 @@ function Figures({ pipeline }: { pipeline: Pipeline }) {
     <div class="stats">
       <Stat label="Behind" value={count(pipeline.lagMessages)} note="messages" />
       <Stat label="Time behind" value={seconds(pipeline.lagSeconds)} />
-      <Stat label="Messages per second" value={rate(pipeline.messagesPerSecond)} note="in the last batch" />
-      <Stat label="Last batch" value={millis(pipeline.lastBatch?.durationMs)} note={pipeline.lastBatch ? `${count(pipeline.lastBatch.rows)} rows` : undefined} />
+      <Stat label="Per second" value={pipeline.isAlive ? rate(pipeline.messagesPerSecond) : "–"} note="messages, in the last batch" />
+      <Stat label="Last batch" value={millis(pipeline.lastBatch?.durationMs)} note={pipeline.lastBatch ? counted(pipeline.lastBatch.rows, "row") : undefined} />
       <Stat label="Batches" value={count(pipeline.batches)} note="of this run" />
       <Stat label="Messages" value={count(pipeline.messages)} note="read by this run" />
     </div>
@@ -55,12 +55,12 @@ function Figures({ pipeline }: { pipeline: Pipeline }) {
 function Batches({ batches }: { batches: Pipeline["recent"] }) {
   if (!batches.length) return null;
   const longest = Math.max(1, ...batches.map((batch) => batch.durationMs));
-  const spoken = batches.map((batch) => `${millis(batch.durationMs)} for ${count(batch.rows)} rows`).join("; ");
+  const spoken = batches.map((batch) => `${millis(batch.durationMs)} for ${counted(batch.rows, "row")}`).join("; ");
   return (
     <Card title="Durations of the last batches" note={`longest ${millis(longest)}`}>
       <div class="bars" role="img" aria-label={`Oldest first: ${spoken}`}>
         {batches.map((batch) => (
-          <div key={`${batch.sink}/${batch.number}`} title={`${batch.sink} ${batch.number}, ${moment(batch.startedAt)}: ${count(batch.rows)} rows in ${millis(batch.durationMs)}`} style={{ height: `${(batch.durationMs / longest) * 100}%` }} />
+          <div key={`${batch.sink}/${batch.number}`} title={`${batch.sink} ${batch.number}, ${moment(batch.startedAt)}: ${counted(batch.rows, "row")} in ${millis(batch.durationMs)}`} style={{ height: `${(batch.durationMs / longest) * 100}%` }} />
         ))}
       </div>
     </Card>
@@ -74,7 +74,7 @@ function About({ pipeline }: { pipeline: Pipeline }) {
         facts={[
           ["State", <PipelineState pipeline={pipeline} />],
           ["Started", <When at={pipeline.startedAt} />],
-          ["Last heartbeat", <When at={pipeline.reportedAt} />],
+          ["Last heartbeat", <When at={pipeline.reportedAt} isPast />],
           ["Ended", <When at={pipeline.endedAt} />],
           ["Run by", pipeline.runner],
           ["Spark", pipeline.master],

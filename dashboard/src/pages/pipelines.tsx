@@ -6,7 +6,7 @@ import { Empty, Failure } from "../parts/notes";
 import { ErrorLine } from "../parts/trouble";
 import { useLoad } from "../state/loading";
 import { hrefTo, place } from "../state/place";
-import { count, millis, rate, seconds } from "../words";
+import { count, counted, millis, rate, seconds } from "../words";
 import { Archive } from "./archive";
 import { PipelinePage } from "./pipeline";
 
@@ -74,15 +74,14 @@ function PipelineTable({ pipelines }: { pipelines: Pipeline[] }) {
       rows={pipelines}
       keyOf={(pipeline) => pipeline.name}
       columns={[
-        { title: "Pipeline", cell: (pipeline) => <a class="wrap" href={hrefTo(["pipelines", pipeline.name])}>{pipeline.name}</a>, isWide: true },
+        { title: "Pipeline", cell: (pipeline) => <><a class="wrap" href={hrefTo(["pipelines", pipeline.name])}>{pipeline.name}</a>{pipeline.lastError && <div class="tone-bad small"><ErrorLine error={pipeline.lastError} /></div>}</>, isWide: true },
         { title: "State", cell: (pipeline) => <PipelineState pipeline={pipeline} /> },
         { title: "Behind", cell: (pipeline) => count(pipeline.lagMessages), isNumber: true },
         { title: "Time behind", cell: (pipeline) => seconds(pipeline.lagSeconds), isNumber: true },
-        { title: "Last batch", cell: (pipeline) => pipeline.lastBatch ? `${count(pipeline.lastBatch.rows)} rows, ${millis(pipeline.lastBatch.durationMs)}` : "–", isNumber: true },
-        { title: "Messages per second", cell: (pipeline) => rate(pipeline.messagesPerSecond), isNumber: true },
-        { title: "Read by this run", cell: (pipeline) => count(pipeline.messages), isNumber: true },
-        { title: "Last heartbeat", cell: (pipeline) => <When at={pipeline.reportedAt} /> },
-        { title: "Last error", cell: (pipeline) => <ErrorLine error={pipeline.lastError} />, isWide: true },
+        { title: "Last batch", cell: (pipeline) => pipeline.lastBatch ? `${counted(pipeline.lastBatch.rows, "row")}, ${millis(pipeline.lastBatch.durationMs)}` : "–", isNumber: true },
+        { title: "Per second", cell: (pipeline) => (pipeline.isAlive ? rate(pipeline.messagesPerSecond) : "–"), isNumber: true },
+        { title: "Read", cell: (pipeline) => count(pipeline.messages), isNumber: true },
+        { title: "Last heartbeat", cell: (pipeline) => <When at={pipeline.reportedAt} isPast /> },
       ]}
     />
   );

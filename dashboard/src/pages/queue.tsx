@@ -13,7 +13,7 @@ import { hrefTo, navigate, place } from "../state/place";
 import { chosenRange, gridOf, spelledRange } from "../state/range";
 import { may } from "../state/session";
 import { attempt } from "../state/toasts";
-import { ago, count, groupName, seconds, units } from "../words";
+import { ago, count, counted, groupName, seconds, units } from "../words";
 import { Concerns } from "./attention";
 import { PushDialog } from "./push";
 import { QueueConfiguration } from "./queue-configuration";
@@ -24,8 +24,8 @@ const SAMPLED = 1000;
 export function QueuePage({ name }: { name: string }) {
   const tab = place.value.query.get("tab") ?? "activity";
   const { data, error, reload } = useLoad(
-    (signal) => get("/api/v1/resources/queues/{queue}", { names: { queue: name }, query: { partitionLimit: SAMPLED }, signal }),
-    [name],
+    (signal) => get("/api/v1/resources/queues/{queue}", { names: { queue: name }, query: { partitionLimit: tab === "partitions" ? SAMPLED : 0 }, signal }),
+    [name, tab === "partitions"],
     { everySeconds: 5 },
   );
   if (error?.status === 404) return <Missing what="Queue">No queue is named <strong class="wrap">{name}</strong>. <a href="/queues">All queues</a></Missing>;
@@ -82,9 +82,9 @@ function Actions({ queue, reload }: { queue: Detail; reload: () => void }) {
         <Confirm title="Clear the queue" verb="Delete all messages" typed={queue.name} onClose={close} work={async () => {
           const { messages } = await act("clearQueue", { names });
           reload();
-          return `Deleted ${count(messages)} messages.`;
+          return `Deleted ${counted(messages, "message")}.`;
         }}>
-          <p>All {count(queue.totals.total)} messages are dropped for all groups. This cannot be undone.</p>
+          <p>{counted(queue.totals.total, "message")} will be deleted for all groups. This cannot be undone.</p>
         </Confirm>
       )}
       {asked === "delete" && (
@@ -147,7 +147,7 @@ function Partitions({ queue }: { queue: Detail }) {
   const titles = ["Partition", "Messages", "Waiting", "Dead letters", "Head", "Last push"];
   return (
     <div class="stack">
-      <Skew partitions={queue.partitions} total={queue.partitionsTotal} />
+      {queue.partitions.length > 0 && <Skew partitions={queue.partitions} total={queue.partitionsTotal} />}
       <div class="filters"><TextFilter label="Search" name="partition" placeholder="Part of a name" /></div>
       <VirtualList
         label="Partitions"
@@ -178,11 +178,11 @@ function Skew({ partitions, total }: { partitions: Schemas["PartitionSummary"][]
   const bars = Array.from({ length: highest + 1 }, (_, bucket) => sizes.filter((size) => bucketOf(size) === bucket).length);
   const labels = bars.map((_, bucket) => (bucket === 0 ? "0" : count(2 ** (bucket - 1))));
   const tallest = Math.max(1, ...bars);
-  const note = partitions.length < total ? `of the first ${count(partitions.length)} of ${count(total)} partitions` : `of ${count(total)} partitions`;
+  const note = partitions.length < total ? `of the first ${count(partitions.length)} of ${counted(total, "partition")}` : `of ${counted(total, "partition")}`;
   return (
     <Card title="Spread of messages" note={note}>
       <div class="bars" role="img" aria-label={`Partitions by number of messages. ${bars.map((bar, bucket) => `${bar} with ${labels[bucket]} or more`).join("; ")}`}>
-        {bars.map((bar, bucket) => <div key={bucket} title={`${bar} partitions with ${labels[bucket]} or more`} style={{ height: `${(bar / tallest) * 100}%` }} />)}
+        {bars.map((bar, bucket) => <div key={bucket} title={`${counted(bar, "partition")} with ${labels[bucket]} or more`} style={{ height: `${(bar / tallest) * 100}%` }} />)}
       </div>
       <div class="bar-labels" aria-hidden="true">{labels.map((label) => <span key={label}>{label}</span>)}</div>
       <p class="muted small">Partitions by number of messages; each bar covers twice the size of the previous one.</p>

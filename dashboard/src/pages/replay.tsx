@@ -1,5 +1,5 @@
 // Replays: ordered here or by a command, and watched until they end. The form is in the address.
-import { useRef, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import { act } from "../api/actions";
 import { get, type Schemas } from "../api/client";
 import { Badge, Card, Progress, QueueLink, Table, When } from "../parts";
@@ -11,22 +11,17 @@ import { useLoad } from "../state/loading";
 import { hrefTo, place, spellQuery } from "../state/place";
 import { may } from "../state/session";
 import { attempt } from "../state/toasts";
-import { count, moment, percent } from "../words";
+import { count, counted, moment, percent } from "../words";
 
 type Ordered = Schemas["ReplayRow"];
 const LIMIT = 20;
 
 export function Replay() {
   const after = place.value.query.get("after");
-  const isFollowing = useRef(false);
   const { data, error, reload } = useLoad(
-    async (signal) => {
-      const page = await get("/api/v1/replays", { query: { limit: LIMIT, after }, signal });
-      isFollowing.current = page.items.some((replay) => !replay.finishedAt);
-      return page;
-    },
+    (signal) => get("/api/v1/replays", { query: { limit: LIMIT, after }, signal }),
     [after],
-    { everySeconds: isFollowing.current ? 2 : 10 },
+    { everySeconds: (page) => (page?.items.some((replay) => !replay.finishedAt) ? 2 : 10) },
   );
   return (
     <>
@@ -106,7 +101,7 @@ function Replays({ replays, reload }: { replays: Ordered[]; reload: () => void }
         { title: "Requested", cell: (replay) => <a href={hrefTo(["chains", replay.id])}><When at={replay.createdAt} /></a> },
         { title: "Queue", cell: (replay) => replay.order && <QueueLink name={replay.order.queue} />, isWide: true },
         { title: "Into", cell: (replay) => replay.order && <QueueLink name={replay.order.into} />, isWide: true },
-        { title: "Stored", cell: (replay) => replay.order && `${moment(replay.order.from)} – ${moment(replay.order.to)}` },
+        { title: "Stored", cell: (replay) => replay.order && <><span class="nowrap">{moment(replay.order.from)} –</span> <span class="nowrap">{moment(replay.order.to)}</span></> },
         { title: "State", cell: (replay) => <Badge word={replay.state} /> },
         { title: "", cell: (replay) => <Standing replay={replay} />, isWide: true },
         { title: "", cell: (replay) => <Cancel replay={replay} reload={reload} /> },
@@ -126,8 +121,8 @@ function Standing({ replay }: { replay: Ordered }) {
 }
 
 function outcome(result: Schemas["ReplayResult"]): string {
-  const told = [result.isRepeated ? `already done: ${count(result.messages)} messages` : `${count(result.messages)} messages`];
-  if (result.duplicates) told.push(`${count(result.duplicates)} duplicates`);
+  const told = [`${result.isRepeated ? "already done: " : ""}${counted(result.messages, "message")}`];
+  if (result.duplicates) told.push(counted(result.duplicates, "duplicate"));
   if (result.rejected) told.push(`${count(result.rejected)} became dead letters`);
   return told.join(", ");
 }

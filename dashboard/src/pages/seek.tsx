@@ -6,7 +6,7 @@ import { Dialog } from "../parts/dialog";
 import { Failure } from "../parts/notes";
 import { useLoad } from "../state/loading";
 import { attempt } from "../state/toasts";
-import { count, groupName } from "../words";
+import { count, counted, groupName } from "../words";
 import { Field } from "../parts/field";
 
 type Target = "end" | "start" | "time";
@@ -27,7 +27,7 @@ export function SeekDialog(props: { names: { group: string; queue: string }; onC
     const body = target === "end" ? { toEnd: true } : target === "start" ? { toStart: true } : { timestamp };
     const isDone = await attempt(async () => {
       const { partitionsUpdated } = await act("seek", { names: props.names, body });
-      return `Moved in ${count(partitionsUpdated)} partitions.`;
+      return `Moved in ${counted(partitionsUpdated, "partition")}.`;
     });
     if (isDone) {
       props.onDone();
@@ -46,7 +46,7 @@ export function SeekDialog(props: { names: { group: string; queue: string }; onC
         <Failure error={preview.error} />
         <div class="note" role="status">
           {preview.data && isComplete
-            ? <>This skips <strong>{count(preview.data.skipped)}</strong> unread messages and replays <strong>{count(preview.data.replayed)}</strong> in {count(preview.data.partitions)} partitions{preview.data.estimated && " (estimated)"}.</>
+            ? <>This skips <strong>{counted(preview.data.skipped, "unread message")}</strong> and replays <strong>{count(preview.data.replayed)}</strong> in {counted(preview.data.partitions, "partition")}{preview.data.estimated && " (estimated)"}.</>
             : "Choose a position to see what the move skips and replays."}
         </div>
         <div class="row end"><button type="button" onClick={props.onClose}>Cancel</button><button class="primary" disabled={!isComplete || !preview.data}>Move</button></div>

@@ -1,11 +1,12 @@
 // The settings in force, and where each comes from.
 import { get } from "../api/client";
-import { Badge, Card, PageHead, Table } from "../parts";
+import { Badge, Card, PageHead, Prose, Table } from "../parts";
 import { TextFilter } from "../parts/fields";
 import { Empty, Failure } from "../parts/notes";
 import { useLoad } from "../state/loading";
 import { place } from "../state/place";
 import { hasRole } from "../state/session";
+import { counted } from "../words";
 
 export function Settings() {
   const search = place.value.query.get("search")?.toLowerCase() ?? "";
@@ -27,16 +28,15 @@ export function Settings() {
         <div class="filters"><TextFilter label="Search" name="search" placeholder="Part of a name" /></div>
         <Failure error={error} />
         {data && (
-          <Card note="of the instance that answers; passwords are hidden" title={`${shown.length} settings`}>
+          <Card note="of the instance that answers; passwords are hidden" title={counted(shown.length, "setting")}>
             <Table
               caption="Settings"
               rows={shown}
               keyOf={(setting) => setting.name}
               columns={[
-                { title: "Setting", cell: (setting) => <code>{setting.name}</code> },
+                { title: "Setting", cell: (setting) => <><code>{setting.name}</code>{setting.origin !== "default" && <div><Badge word={setting.origin} tone="good" /></div>}</> },
                 { title: "Value", cell: (setting) => setting.value === null ? <span class="muted">not set</span> : <span class="mono wrap">{setting.value}</span>, isWide: true },
-                { title: "Source", cell: (setting) => <Badge word={setting.origin} tone={setting.origin === "default" ? "plain" : "good"} /> },
-                { title: "Meaning", cell: (setting) => <span class="small">{setting.description}</span>, isWide: true },
+                { title: "Meaning", cell: (setting) => <span class="small"><Prose text={setting.description} /></span>, isWide: true },
               ]}
             />
           </Card>

@@ -52,7 +52,8 @@ function Health() {
 }
 
 function operationNote({ systemHealth, estimatedWait }: Schemas["OperationStats"]): string {
-  return systemHealth === "healthy" ? `about ${seconds(estimatedWait)} wait` : systemHealth;
+  if (systemHealth !== "healthy") return systemHealth;
+  return estimatedWait ? `about ${seconds(estimatedWait)} wait` : "nothing waits";
 }
 
 type Gauge = { avg?: number; last?: number };
@@ -97,12 +98,14 @@ function Usage() {
           { label: "Open", colour: 1, values: of((point) => point.dbConnections) },
           { label: "Waiting calls", colour: 2, values: of((point) => point.maxJobQueueSize) },
         ]} />
-        <Chart title="Errors" nothing="Nothing failed in this time." times={grid?.times} unit={units.whole} range={range} lines={[
-          { label: "Failed acknowledgments", colour: 2, values: of((point) => point.ackFailed, 0) },
-          { label: "Dead letters", colour: 4, values: of((point) => point.dlqCount, 0) },
-          { label: "Database", colour: 1, values: of((point) => point.dbErrors, 0) },
-        ]} />
-        <Workers workers={data?.workers.workers} />
+        <div class="whole">
+          <Chart title="Errors" nothing="Nothing failed in this time." times={grid?.times} unit={units.whole} range={range} lines={[
+            { label: "Failed acknowledgments", colour: 2, values: of((point) => point.ackFailed, 0) },
+            { label: "Dead letters", colour: 4, values: of((point) => point.dlqCount, 0) },
+            { label: "Database", colour: 1, values: of((point) => point.dbErrors, 0) },
+          ]} />
+        </div>
+        <div class="whole"><Workers workers={data?.workers.workers} /></div>
       </Charts>
     </>
   );
@@ -142,7 +145,7 @@ function Instances() {
           { title: "Version", cell: (instance) => instance.version },
           { title: "Workers", cell: (instance) => count(instance.workers), isNumber: true },
           { title: "Started", cell: (instance) => <When at={instance.startedAt} /> },
-          { title: "Last heartbeat", cell: (instance) => `${seconds(instance.silentSeconds)} ago`, isNumber: true },
+          { title: "Last heartbeat", cell: (instance) => instance.silentSeconds < 2 ? "now" : `${seconds(instance.silentSeconds)} ago`, isNumber: true },
         ]}
       />
     </Card>
@@ -158,8 +161,8 @@ function Postgres() {
       <Card title={`PostgreSQL ${data.version}`} note={data.database}>
         <div class="stats">
           <Stat label="Size" value={bytes(data.databaseSizeBytes)} />
-          <Stat label="Tables from cache" value={ofHundred(caches.tables?.hitRatio ?? null)} />
-          <Stat label="Indexes from cache" value={ofHundred(caches.indexes?.hitRatio ?? null)} />
+          <Stat label="Table cache hits" value={ofHundred(caches.tables?.hitRatio ?? null)} />
+          <Stat label="Index cache hits" value={ofHundred(caches.indexes?.hitRatio ?? null)} />
           <Stat label="Shared buffers" value={text(data.bufferConfig, "sharedBuffersSize")} />
           <Stat label="Long transactions" value={count(data.longTransactions.length)} tone={data.longTransactions.length ? "warn" : undefined} note="five seconds or longer" />
           <Stat label="Lock waits" value={count(data.locks.length)} tone={data.locks.length ? "warn" : undefined} />

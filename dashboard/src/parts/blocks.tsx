@@ -60,12 +60,21 @@ export function Badge({ word, tone }: { word: string; tone?: Tone }) {
   return <span class={chosen === "plain" ? "badge" : `badge badge-${chosen}`}>{word.replaceAll(/[_-]/g, " ")}</span>;
 }
 
-export function When({ at }: { at: string | null | undefined }) {
-  return at ? <time dateTime={at} title={moment(at)}>{ago(at)}</time> : <span class="muted">–</span>;
+/** A time as people tell it; one that is past is never to come, however the clocks differ. */
+export function When({ at, isPast }: { at: string | null | undefined; isPast?: boolean }) {
+  if (!at) return <span class="muted">–</span>;
+  return <time dateTime={at} title={moment(at)}>{isPast && Date.parse(at) > Date.now() ? "now" : ago(at)}</time>;
 }
 
+const SHORT_CHARS = 24;
+
 export function QueueLink({ name }: { name: string }) {
-  return <a class="wrap" href={hrefTo(["queues", name])}>{name}</a>;
+  return <a class={name.length > SHORT_CHARS ? "wrap" : "nowrap"} href={hrefTo(["queues", name])}>{name}</a>;
+}
+
+/** A sentence whose names stand in backticks. */
+export function Prose({ text }: { text: string }) {
+  return <>{text.split("`").map((piece, index) => (index % 2 ? <code key={index}>{piece}</code> : piece))}</>;
 }
 
 export function Tabs({ name, tabs, current }: { name: string; tabs: [string, string][]; current: string }) {

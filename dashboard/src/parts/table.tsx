@@ -7,6 +7,8 @@ export type Column<Row> = {
   cell: (row: Row) => ComponentChildren;
   isNumber?: boolean;
   isWide?: boolean;
+  /** Left out where the table is narrow. */
+  isMinor?: boolean;
   /** What rows are sorted by if this column is chosen; the largest come first where it is a number. */
   by?: (row: Row) => number | string | null | undefined;
 };
@@ -17,7 +19,7 @@ export function Table<Row>(props: {
   rows: Row[];
   keyOf: (row: Row) => string | number;
 }) {
-  const look = ({ isNumber, isWide }: Column<Row>) => (isNumber ? "number" : isWide ? "wrap" : undefined);
+  const look = ({ isNumber, isWide, isMinor }: Column<Row>) => [isNumber ? "number" : isWide && "wrap", isMinor && "minor"].filter(Boolean).join(" ") || undefined;
   const { title: chosen, isAscending } = chosenOrder();
   const by = props.columns.find((column) => column.title === chosen)?.by;
   const rows = by ? sorted(props.rows, by, isAscending) : props.rows;

@@ -3,6 +3,8 @@
 /** Frames of Skep, of packages and of Python itself: the cause is seldom there. */
 const FOREIGN_FRAME = /^\s*File ".*(\/skep\/|\/site-packages\/|\/lib\/python3)/;
 const FRAME = /^\s*File "/;
+/** Marks below a line of code, which point nowhere once lines wrap. */
+const MARKS = /^\s*[~^]+\s*$/;
 
 /** The line that says what was wrong: the last one of a Python traceback, else the first. */
 export function errorLine(error: string): string {
@@ -23,7 +25,7 @@ export function ErrorText({ error, isOpen }: { error: string; isOpen?: boolean }
     <details class="trouble" open={isOpen}>
       <summary>{summary}</summary>
       <pre tabIndex={0}>
-        {lines.map((line, index) => {
+        {lines.filter((line) => !MARKS.test(line)).map((line, index) => {
           // A frame goes on over the indented lines below it.
           if (FRAME.test(line)) isForeign = FOREIGN_FRAME.test(line);
           else if (!/^\s{4}/.test(line)) isForeign = false;

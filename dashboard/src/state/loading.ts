@@ -12,6 +12,9 @@ export type Loaded<T> = {
   reload: () => void;
 };
 
+/** Seconds between refreshes; a function of what was loaded follows closely only what still changes. */
+export type Pace<T> = number | ((data: T | undefined) => number);
+
 /** Views that follow something closely are few and cheap; all others share a budget. */
 const PACED_MS = 5_000;
 
@@ -20,7 +23,7 @@ type Held<T> = { key: string; data: T | undefined; error: ApiError | null };
 export function useLoad<T>(
   load: (signal: AbortSignal) => Promise<T>,
   key: unknown[],
-  options: { everySeconds?: number } = {},
+  options: { everySeconds?: Pace<T> } = {},
 ): Loaded<T> {
   const spelled = JSON.stringify(key);
   const [held, setHeld] = useState<Held<T>>({ key: spelled, data: undefined, error: null });
@@ -45,7 +48,8 @@ export function useLoad<T>(
     return () => abort.abort();
   }, [spelled, round]);
 
-  const every = (options.everySeconds ?? 0) * 1000;
+  const pace = options.everySeconds ?? 0;
+  const every = (typeof pace === "function" ? pace(held.data) : pace) * 1000;
   useEffect(() => {
     if (!every) return;
     return beat.subscribe(() => {

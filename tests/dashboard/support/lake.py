@@ -33,7 +33,12 @@ def batches(number):
 
 async def run_pipeline(broker, name, *, state="running", error=None, number=24):
     """Put a pipeline on record as one that runs, or did."""
-    definition = {"name": name, "sources": {"orders": {"queue": "orders"}}, "sql": "select 1"}
+    definition = {
+        "name": name,
+        "sources": {"orders": {"queue": "orders", "schema": "total double, at timestamp"}},
+        "sql": "select window(at, '1 minute'), sum(total) as revenue from orders group by 1",
+        "sinks": {"queue": {"queue": "revenue"}},
+    }
     position = {"queue": [{"orders": "112:112:"}]}
     recent = batches(number)
     rows = sum(batch["rows"] for batch in recent)

@@ -8,9 +8,11 @@ from tests.dashboard.support.lake import archive, run_pipeline
 from tests.dashboard.support.workshop import fill_workshop
 from tests.sql.support.waiting import eventually
 from tests.support.broker import ack_item
+from tests.tidy.tree import ROOT
 
 QUEUES = ("orders", "invoices", "shipping.labels", "mail.outgoing", "payments")
 BACKLOG = 4_200
+SOURCES = ROOT / "src"
 LEDGER_ERRORS = (
     "the ledger did not answer within 30 s",
     "account {} is closed",
@@ -24,6 +26,33 @@ LEDGER_ERRORS = (
 ConnectionResetError: [Errno 104] Connection reset by peer (ledger.internal:5432)
 """,
 )
+AS_INSTALLED = """
+update skep.{table} set error = replace(error, $1, '/app/.venv/lib/python3.12/site-packages')
+where error is not null
+"""
+"""Tracebacks show no path of the machine that pictures are taken on."""
+OPERATIONS = """
+with carried_out as (insert into skep.operation (
+  id, type, queue_id, partition_id, queue, partition, priority, status, available_at, retries,
+  item_count, items, bytes, error, created_at, started_at, finished_at)
+select gen_random_uuid(), 'push', p.queue_id, p.id, q.name, p.name, 1,
+       case when n % 4 > 0 then 'completed' else 'failed' end, k.at,
+       case when n % 4 > 0 then 0 else 3 end,
+       5 * n, '[]', 900 * n,
+       case when n % 4 = 0 then 'queue payments holds 5000 messages, its maxSize' end,
+       k.at, k.at + interval '1 second', k.at + interval '3 seconds'
+from generate_series(1, 6) n
+cross join lateral (select skep.now() - (7 - n) * interval '7 minutes' as at) k
+cross join lateral (
+  select p.id, p.queue_id, p.name from skep.partition p join skep.queue q on q.id = p.queue_id
+  where q.name = 'payments' order by p.id limit 1 offset n
+) p
+join skep.queue q on q.id = p.queue_id
+returning *)
+select skep.count_operations(
+  array_agg(partition_id), array_agg(type), array_agg(status), array_agg(1::bigint),
+  array_agg(bytes::bigint)) from carried_out
+"""
 AGE_SEGMENTS = """
 update skep.segment s
 set created_at = s.created_at - make_interval(secs => $2 + $3 * r.share ^ 2)
@@ -83,6 +112,9 @@ async def fill(broker, client):
     async with broker.sql() as sql:
         # The past is written when the broker has told what consumers did just now.
         await eventually(lambda: sql.fetchval(HAS_REPORTED))
+        for table in ("chain", "job", "job_attempt"):
+            await sql.execute(AS_INSTALLED.format(table=table), str(SOURCES))
+        await sql.execute(OPERATIONS)
         await _grow_old(sql)
         await _remember(sql)
 
@@ -133,7 +165,7 @@ async def _remember(sql):
         for worker in workers:
             await worker.report(ago, _activities(ago, 60 if ago <= 120 else 300), _gauges(ago))
     minutes = range(-1, 181)
-    await group_lag(sql, "orders", "search-index", {m: _behind(m, 45, 57, 26) for m in minutes})
+    await group_lag(sql, "orders", "search-index", {m: _behind(m, 45, 43, 26) for m in minutes})
     await group_lag(sql, "orders", "billing", {m: (3 + m % 5, m % 3) for m in minutes})
     await group_lag(sql, "invoices", "ledger", {m: _behind(m, 35, 3, 60) for m in minutes})
     await group_lag(
