@@ -17,7 +17,7 @@ from tests.tidy.tree import ROOT
 
 PICTURES = ROOT / "docs" / "guide" / "dashboard"
 PAGES = {
-    "overview": ("/", "Messages per second"),
+    "overview": ("/", "shipping.labels is paused"),
     "queues": ("/queues", "orders"),
     "queue": ("/queues/orders", "Waiting polls"),
     "partitions": ("/queues/orders?tab=partitions", "customer-0"),
@@ -43,6 +43,7 @@ PAGES = {
 }
 IS_DRAWN = """
 () => [...document.querySelectorAll(".plot")].every((plot) => plot.querySelector("canvas"))
+  && ![...document.querySelectorAll(".plot-empty")].some((plot) => plot.innerText === "Loading")
   && ![...document.querySelectorAll(".virtual-row")].some((row) => row.innerText === "…")
   && new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))
 """

@@ -101,7 +101,7 @@ function Replays({ replays, reload }: { replays: Ordered[]; reload: () => void }
         { title: "Requested", cell: (replay) => <a href={hrefTo(["chains", replay.id])}><When at={replay.createdAt} /></a> },
         { title: "Queue", cell: (replay) => replay.order && <QueueLink name={replay.order.queue} />, isWide: true },
         { title: "Into", cell: (replay) => replay.order && <QueueLink name={replay.order.into} />, isWide: true },
-        { title: "Stored", cell: (replay) => replay.order && <><span class="nowrap">{moment(replay.order.from)} –</span> <span class="nowrap">{moment(replay.order.to)}</span></> },
+        { title: "Stored", cell: (replay) => replay.order && <><span class="nowrap">{toMinutes(replay.order.from)} –</span> <span class="nowrap">{toMinutes(replay.order.to)}</span></> },
         { title: "State", cell: (replay) => <Badge word={replay.state} /> },
         { title: "", cell: (replay) => <Standing replay={replay} />, isWide: true },
         { title: "", cell: (replay) => <Cancel replay={replay} reload={reload} /> },
@@ -109,6 +109,8 @@ function Replays({ replays, reload }: { replays: Ordered[]; reload: () => void }
     />
   );
 }
+
+const toMinutes = (at: string) => moment(at).replace(/:00$/, "");
 
 /** How far it is, what came of it, or what is wrong. */
 function Standing({ replay }: { replay: Ordered }) {

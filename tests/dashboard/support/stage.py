@@ -46,9 +46,14 @@ class Stage:
         await self.page.get_by_role(role, name=name, exact=exact).first.click()
 
     async def count_clicks(self):
-        """Count what a person clicks from now on, until the page is loaded anew."""
+        """Count what a person clicks from now on, until the page is loaded anew.
+
+        Of the document, not of the window: where something moves under the pointer, the driver
+        takes the click back there and repeats it.
+        """
         await self.page.evaluate(
-            "() => { window.clicks = 0; addEventListener('click', () => window.clicks++, true); }"
+            "() => { window.clicks = 0;"
+            " document.addEventListener('click', () => window.clicks++, true); }"
         )
         return lambda: self.page.evaluate("window.clicks")
 
