@@ -153,7 +153,8 @@ async def test_chains_are_found_by_key(open_page, broker, ask, queue):
     await stage.page.wait_for_url(f"**/chains?key=key-{queue}")
 
     table = stage.page.get_by_role("table", name="Chains")
-    await expect(table.get_by_role("link")).to_have_text([wanted])
+    await expect(table.get_by_role("link")).to_have_text([f"key-{queue}"])
+    await expect(table.get_by_role("link")).to_have_attribute("href", f"/chains/{wanted}")
 
 
 async def test_a_schedule_shows_its_next_run_and_is_paused(open_page, broker, ask, queue):
