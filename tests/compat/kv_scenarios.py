@@ -62,6 +62,29 @@ async def batch(queen, ns):
     }
 
 
+async def ride(queen, ns):
+    def transaction(payload):
+        return queen.transaction().queue(ns).push({"data": payload})
+
+    won = await transaction("won").once(ns, "job", ttl_seconds=60).commit()
+    lost = await transaction("lost").once(ns, "job", ttl_seconds=60).commit()
+    put = await transaction("put").kv.put(ns, "n", 1, forever=True).commit()
+    await transaction("incr").kv.incr(ns, "n", ttl_seconds=60).commit()
+    read = await transaction("read").kv.get(ns, "n").kv.get_many(ns, ["n", "none"]).commit()
+    await queen.transaction().kv.put_if_absent(ns, "alone", 1, ttl_seconds=60).commit()
+    await transaction("delete").kv.delete(ns, "n").commit()
+    messages = await queen.queue(ns).batch(10).wait(False).pop()
+    return {
+        "won": bool(won),
+        "lost": [bool(lost), lost["reason"], lost["kvReason"], lost["value"], lost["failedIndex"]],
+        "put": [each["type"] for each in put["results"]],
+        "read": [read["results"][1]["value"], read["results"][2]["missing"]],
+        "alone": bool(await queen.kv.get(ns, "alone")),
+        "deleted": not await queen.kv.get(ns, "n"),
+        "pushed": stage.payloads(messages),
+    }
+
+
 async def check(queen, ns):
     put = await queen.kv.put(ns, "k", 1, forever=True)
     held = await queen.kv.check(ns, "k", expect=put["version"])

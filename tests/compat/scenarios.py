@@ -382,13 +382,6 @@ async def ride_beyond_the_message_plane(queen, queue):
         return transaction().timer(queue).key("k").payload(1).partition("p").txn("t")
 
     bundles = {
-        "once": transaction().once("ns", "k", ttl_seconds=9),
-        "kv.get": transaction().kv.get("ns", "k"),
-        "kv.get_many": transaction().kv.get_many("ns", ["k"]),
-        "kv.put": transaction().kv.put("ns", "k", 1, ttl_seconds=9),
-        "kv.put_if_absent": transaction().kv.put_if_absent("ns", "k", 1, ttl_seconds=9),
-        "kv.delete": transaction().kv.delete("ns", "k"),
-        "kv.incr": transaction().kv.incr("ns", "k", ttl_seconds=9),
         "timer.schedule": timer().after_ms(1).schedule(),
         "timer.reschedule": timer().after(timedelta(seconds=1)).reschedule(),
         "timer.cancel": timer().cancel(),

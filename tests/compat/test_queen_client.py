@@ -218,10 +218,10 @@ def test_what_is_not_the_message_plane_is_refused_as_unknown(play):
 
 
 @only_new
-def test_a_transaction_never_commits_without_its_state_and_timers(play):
+def test_a_transaction_never_commits_without_its_timers(play):
     seen = play("ride_beyond_the_message_plane")
 
-    text = "transactions do not take kv, timers and positions; nothing was done"
+    text = "transactions do not take timers and positions; nothing was done"
     assert set(seen["refused"].values()) == {text}
     assert seen["pushed"] == []
 

@@ -41,6 +41,19 @@ def test_a_batch_is_one_commit(play):
     assert play("batch") == {"kept": [True, True], "undone": [False, False], "x": 1}
 
 
+@both
+def test_keys_ride_in_a_transaction(play):
+    assert play("ride") == {
+        "won": True,
+        "lost": [False, "kv_precondition", "exists", True, 1],
+        "put": ["push", "kv"],
+        "read": [2, ["none"]],
+        "alone": True,
+        "deleted": True,
+        "pushed": ["won", "put", "incr", "read", "delete"],
+    }
+
+
 @pytest.mark.parametrize("version", ["2.6.0"], indirect=True)
 def test_a_check_says_whether_a_key_is_as_expected(play):
     assert play("check") == {"held": True, "lost": [False, "exists", 1]}

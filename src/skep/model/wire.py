@@ -124,8 +124,8 @@ TransactionOperation: TypeAlias = TransactionPush | TransactionAck
 class TransactionBody(msgspec.Struct, rename="camel", gc=False):
     """Body of `POST /api/v1/transaction`. It may also be the array of operations alone.
 
-    `kv`, `timers` and `positions` are decoded to be refused: to ignore the condition a bundle
-    depends on would commit what its client did not ask for.
+    `timers` and `positions` are decoded to be refused: to ignore what a bundle depends on would
+    commit what its client did not ask for.
     """
 
     operations: list[TransactionOperation]

@@ -474,3 +474,13 @@ async def test_a_grant_to_read_a_queue_is_enough_to_read_it_by_offset(client, qu
 
         assert await caller.status("POST", path, {"entries": [own]}) == 200
         assert await caller.status("POST", path, {"entries": [own, other]}) == 403
+
+
+async def test_keys_of_a_transaction_need_a_grant_on_their_namespace(client):
+    caller = Caller(client, skep_grants=[{"namespaces": ["mine"]}])
+
+    async def commit(ns):
+        kv = [{"op": "put", "ns": ns, "key": "k", "value": 1, "forever": True}]
+        return await caller.status("POST", "/api/v1/transaction", {"operations": [], "kv": kv})
+
+    assert [await commit("mine"), await commit("theirs")] == [200, 403]

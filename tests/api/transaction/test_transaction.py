@@ -407,17 +407,14 @@ async def test_an_ack_that_cannot_be_fails_the_transaction(client, queue, member
             b'{"operations":[{"type":"push","queue":"q"}],"requiredLeases":"x"}',
             "requiredLeases must be an array",
         ),
-        (
-            b'{"operations":[{"type":"push","queue":"q"}],"kv":[{"op":"put"}]}',
-            "do not take kv, timers and",
-        ),
+        (b'{"operations":[],"kv":[]}', "operations array cannot be empty"),
         (
             b'{"operations":[{"type":"push","queue":"q"}],"timers":[{}]}',
-            "do not take kv, timers and",
+            "do not take timers and positions",
         ),
         (
             b'{"operations":[{"type":"push","queue":"q"}],"positions":[{}]}',
-            "do not take kv, timers and",
+            "do not take timers and positions",
         ),
         (
             b'{"operations":[%b]}' % b",".join([b'{"type":"push","queue":"q"}'] * 10_001),
@@ -505,3 +502,126 @@ async def test_a_message_id_that_does_not_exist_yet_is_not_looked_up_by_transact
 
     assert answer["success"] is False
     assert "Message not found" in answer["error"]
+
+
+# Keys
+
+
+async def key_of(client, ns, key):
+    operations = [{"op": "get", "ns": ns, "key": key}]
+    answer = await client.post("/api/v1/kv", {"operations": operations})
+    return json.loads(answer.body)["results"][0]
+
+
+def put(ns, key="k", value=1, **members):
+    return {"op": "put", "ns": ns, "key": key, "value": value, "forever": True, **members}
+
+
+async def test_keys_change_in_the_commit_of_acks_and_pushes(client, queue):
+    (message,) = await leased(client, queue, 1)
+    kv = [put(queue), {"op": "getMany", "ns": queue, "keys": ["k", "none"]}]
+
+    answer = await commit(
+        client,
+        push_op(f"{queue}-sink", "a", "b"),
+        ack_op(message),
+        kv=kv,
+        requiredLeases=[message["leaseId"]],
+    )
+
+    assert answer["success"] is True
+    assert [(each["index"], each["type"]) for each in answer["results"]] == [
+        *((0, "push"), (1, "push"), (2, "ack"), (3, "kv"), (4, "kv")),
+    ]
+    stored, read = answer["results"][3:]
+    assert (stored["opIndex"], stored["op"], stored["applied"]) == (0, "put", True)
+    assert (read["opIndex"], read["rows"][0]["value"], read["missing"]) == (1, 1, ["none"])
+    assert (await key_of(client, queue, "k"))["version"] == stored["version"]
+    assert payloads(await client.pop(f"{queue}-sink", batch=9)) == ["a", "b"]
+
+
+async def test_a_required_key_that_is_lost_leaves_everything_as_it_was(client, queue):
+    (message,) = await leased(client, queue, 1)
+    await commit(client, kv=[put(queue, "lock", {"owner": "other"})])
+    version = (await key_of(client, queue, "lock"))["version"]
+    check = {"op": "check", "ns": queue, "key": "lock", "expect": version + 1, "required": True}
+
+    answer = await commit(
+        client,
+        push_op(f"{queue}-sink", "a", "b"),
+        ack_op(message),
+        kv=[put(queue, "a"), check],
+    )
+
+    del answer["transactionId"]
+    assert answer == {
+        "success": False,
+        "ok": False,
+        "reason": "kv_precondition",
+        "error": "A required operation on keys was not applied: version",
+        "failedIndex": 4,
+        "kvReason": "version",
+        "version": version,
+        "value": {"owner": "other"},
+        "results": [],
+    }
+    assert (await key_of(client, queue, "a"))["found"] is False
+    assert await client.pop(f"{queue}-sink") == []
+    assert (await client.ack(message))["success"] is True
+
+
+async def test_a_condition_that_is_not_required_is_an_outcome(client, queue):
+    answer = await commit(client, push_op(queue, 1), kv=[put(queue, expect=7)])
+
+    assert answer["success"] is True
+    assert (answer["results"][1]["applied"], answer["results"][1]["reason"]) == (False, "absent")
+    assert payloads(await client.pop(queue)) == [1]
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "operations"),
+    [
+        (400, "kv_unknown_op", [{"op": "getPrefix", "ns": "n", "prefix": "a"}]),
+        (400, "kv_unknown_op", [{"op": "turn", "ns": "n", "key": "a"}]),
+        (400, "kv_bad_namespace", [put("N")]),
+        (400, "kv_bad_key", [put("n", "")]),
+        (400, "kv_bad_expect", [put("n", expect=-1)]),
+        (400, "kv_expiry_not_specified", [{"op": "put", "ns": "n", "key": "k", "value": 1}]),
+        (400, "kv_duplicate_key_in_call", [put("n"), put("n")]),
+        (400, "kv_tenant_not_an_input", [put("n", tenant="t")]),
+        (400, "kv_bad_body", [1]),
+        (400, "kv_too_many_ops", [put("n", str(number)) for number in range(65)]),
+        (
+            400,
+            "kv_too_many_keys",
+            [{"op": "getMany", "ns": "n", "keys": list(map(str, range(257)))}],
+        ),
+        (413, "kv_value_too_large", [put("n", value="x" * 70_000)]),
+        (413, "kv_key_too_large", [put("n", "k" * 600)]),
+    ],
+)
+async def test_operations_on_keys_that_make_no_sense_refuse_the_transaction(
+    client, queue, status, reason, operations
+):
+    answer = await client.post(
+        "/api/v1/transaction", {"operations": [push_op(queue, 1)], "kv": operations}
+    )
+
+    assert (answer.status, json.loads(answer.body)["reason"]) == (status, reason)
+    assert await client.pop(queue) == []
+
+
+async def test_of_many_that_claim_a_key_one_pushes(open_client, queue):
+    clients = [await open_client() for _ in range(6)]
+    claim = {"op": "putIfAbsent", "ns": queue, "key": "job", "value": 1, "ttlSeconds": 60}
+
+    answers = await asyncio.gather(
+        *(
+            commit(client, push_op(queue, number), kv=[{**claim, "required": True}])
+            for number, client in enumerate(clients)
+        )
+    )
+
+    won = [number for number, answer in enumerate(answers) if answer["success"]]
+    assert len(won) == 1
+    assert payloads(await clients[0].pop(queue, batch=9)) == won

@@ -68,7 +68,7 @@ def arguments(
     ]
 
 
-TRANSACT = f"select * from skep.transact({', '.join(f'${n}' for n in range(1, 17))})"
+TRANSACT = f"select * from skep.transact({', '.join(f'${n}' for n in range(1, 27))})"
 
 
 async def transact(
@@ -78,11 +78,27 @@ async def transact(
     *,
     id_: UUID | None = None,
     is_repeated: bool = False,
+    keys: Sequence[tuple[Any, ...]] = (),
     **options: Any,
 ) -> Settled:
-    """Run one transaction."""
+    """Run one transaction.
+
+    An operation on a key is the key, the operation, its value as JSON, the version expected and
+    whether it is required. The keys are of the namespace `hive`.
+    """
+    named = sorted({key for key, *_ in keys})
+    columns = [
+        ["hive"] * len(named),
+        named,
+        [named.index(key) + 1 for key, *_ in keys],
+        *([each[column] for each in keys] for column in range(1, 4)),
+        [None] * len(keys),
+        [each[4] for each in keys],
+        [None] * len(keys),
+        [None] * len(keys),
+    ]
     shared = arguments(acks, pushes, **options)
-    return Settled(await log.row(TRANSACT, id_ or uuid4(), is_repeated, *shared))
+    return Settled(await log.row(TRANSACT, id_ or uuid4(), is_repeated, *columns, *shared))
 
 
 async def names(log: Log, partition_id: int) -> list[str]:

@@ -5,8 +5,9 @@ from uuid import uuid4
 
 import pytest
 
+from tests.sql.model.test_races import waiting
 from tests.sql.support.log import Ack, Poll
-from tests.sql.support.settling import names, transact
+from tests.sql.support.settling import arguments, names, transact
 
 
 @pytest.fixture
@@ -85,3 +86,102 @@ async def test_the_record_goes_with_its_effects(log, partitions):
 
     assert json.loads(answer)["push_offset"] == [1]
     assert [settled.duplicates, settled.row["partition_first"]] == [[False], [1]]
+
+
+async def test_brokers_of_the_release_before_transact_without_keys(log, partitions):
+    source, sink, lease = partitions
+    query = f"select * from skep.transact({', '.join(f'${n}' for n in range(1, 17))})"
+    shared = arguments([Ack(source, 2, lease)], {sink: "ab"})
+
+    row = await log.row(query, uuid4(), False, *shared)
+
+    assert [row["refusal"], row["ack_outcome"], row["push_offset"]] == [None, ["acked"], [1, 2]]
+    assert list(row.keys())[-1] == "gap_created_at"
+
+
+# Keys
+
+
+@pytest.fixture
+def no_keys(arun, log):
+    arun(log.execute("delete from skep.kv_entry"))
+
+
+async def version_of(log, key):
+    return await log.value("select version from skep.kv where ns = 'hive' and key = $1", key)
+
+
+@pytest.mark.usefixtures("no_keys")
+async def test_keys_change_with_acks_and_pushes(log, partitions):
+    source, sink, lease = partitions
+    keys = [("a", "put", "1", None, False), ("b", "check", None, 0, True)]
+
+    settled = await transact(log, [Ack(source, 2, lease)], {sink: "x"}, keys=keys)
+
+    assert [settled.refusal, settled.outcomes, settled.offsets] == [None, ["acked"], [1]]
+    assert settled.row["kv_applied"] == [True, True]
+    assert settled.row["kv_version"][0] == await version_of(log, "a")
+
+
+@pytest.mark.usefixtures("no_keys")
+async def test_a_required_key_that_is_lost_undoes_everything(log, partitions):
+    source, sink, lease = partitions
+    await transact(log, keys=[("a", "put", '"theirs"', None, False)])
+    version = await version_of(log, "a")
+    keys = [("a", "put", "1", 0, True), ("b", "put", "1", None, False)]
+
+    settled = await transact(log, [Ack(source, 2, lease)], {sink: "x"}, keys=keys)
+
+    assert settled.refusal == ("kv_precondition", 0)
+    assert settled.row["kv_reason"] == ["exists", None]
+    assert (settled.row["kv_value"][0], settled.row["kv_version"][0]) == ('"theirs"', version)
+    assert await names(log, sink) == []
+    assert await version_of(log, "b") is None
+    done = await transact(log, [Ack(source, 2, lease)])
+    assert done.outcomes == ["acked"]
+
+
+@pytest.mark.usefixtures("no_keys")
+async def test_what_the_acks_refuse_is_told_before_a_key_that_was_lost(log, partitions):
+    source, _, _ = partitions
+
+    settled = await transact(log, [Ack(source, 1, uuid4())], keys=[("a", "check", None, 7, True)])
+    kept = await transact(log, [Ack(source, 1, uuid4())], keys=[("a", "put", "1", None, False)])
+
+    assert settled.refusal == kept.refusal == ("lease_lost", 1)
+    assert await version_of(log, "a") is None
+
+
+@pytest.mark.usefixtures("no_keys")
+async def test_a_repeated_call_counts_once(log, partitions):
+    _, sink, _ = partitions
+    id_, keys = uuid4(), [("n", "incr", "1", None, False)]
+    first = await transact(log, (), {sink: "x"}, id_=id_, keys=keys)
+
+    again = await transact(log, (), {sink: "x"}, id_=id_, keys=keys, is_repeated=True)
+
+    assert again.row["kv_version"] == first.row["kv_version"]
+    assert again.row["kv_value"] == first.row["kv_value"] == ["1"]
+    assert await version_of(log, "n") == first.row["kv_version"][0]
+
+
+@pytest.mark.usefixtures("no_keys")
+async def test_of_two_that_claim_a_key_the_one_that_waits_for_it_does_nothing(
+    log, partitions, arun, open_log
+):
+    """While it waits it holds no partition: others push."""
+    _, sink, _ = partitions
+    other, observer = await open_log(), await open_log()
+    claim = [("job", "put", "1", 0, True)]
+    transaction = log.connection.transaction()
+    await transaction.start()
+    first = await transact(log, (), {sink: "a"}, keys=claim)
+    [free] = await observer.provision("sink", "free")
+
+    async with waiting(observer, other, transact(other, (), {free: "b"}, keys=claim)) as second:
+        await observer.push(free, "c")
+        await transaction.commit()
+
+    assert first.refusal is None
+    assert second.result().refusal == ("kv_precondition", 0)
+    assert [await names(log, each) for each in (sink, free)] == [["a"], ["c"]]

@@ -27,6 +27,29 @@ def render_single(plan: Plan, outcome: Outcome) -> tuple[bytes, int]:
     return next(iter(_results(plan, outcome))), state.version
 
 
+def render_rider(plan: Plan, outcome: Outcome, start: int) -> list[msgspec.Raw]:
+    """Render the results of operations of a transaction, whose own results are before `start`."""
+    return [
+        msgspec.Raw(
+            b'{"index":%d,"type":"kv","opIndex":%d,%b'
+            % (start + place, place, result.partition(b",")[2])
+        )
+        for place, result in enumerate(_results(plan, outcome))
+    ]
+
+
+def lost_operation(plan: Plan, outcome: Outcome) -> tuple[int, KeyState]:
+    """Return the first operation of a call that was required and not applied."""
+    return min(
+        (
+            (step.place, state)
+            for step, state in zip(plan.steps, outcome.states, strict=True)
+            if step.is_required and not state.is_applied
+        ),
+        key=lambda lost: lost[0],
+    )
+
+
 def _results(plan: Plan, outcome: Outcome) -> list[bytes]:
     states: list[list[tuple[Step, KeyState]]] = [[] for _ in plan.operations]
     for step, state in zip(plan.steps, outcome.states, strict=True):

@@ -9,6 +9,7 @@ keys, then lists; so these see what the call has written.
 """
 
 import re
+from collections.abc import Sequence
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -18,6 +19,9 @@ from skep.model.errors import BadRequest, KvBadRequest, PayloadTooLarge
 OPERATIONS_MAX: Final = 256
 KEYS_MAX: Final = 1024
 """Keys that a call names or may list."""
+RIDER_OPERATIONS_MAX: Final = 64
+"""Of a transaction, which holds their keys until all of it is done."""
+RIDER_KEYS_MAX: Final = 256
 KEY_BYTES_MAX: Final = 512
 VALUE_BYTES_MAX: Final = 64 * 1024
 LIST_LIMIT: Final = 100
@@ -143,15 +147,33 @@ def read_operations(body: bytes) -> list[KvOperation]:
         raise KvBadRequest("the body is nested too deeply", reason="kv_bad_body") from None
 
 
-def planned(operations: list[KvOperation]) -> Plan:
+def planned_rider(operations: Sequence[msgspec.Raw]) -> Plan:
+    """Check the operations on keys of a transaction and put them in order.
+
+    Raises:
+        KvBadRequest: One is malformed or lists keys, or there are too many.
+        PayloadTooLarge: A key or value is too large.
+    """
+    decoded = read_operations(b"[%b]" % b",".join(map(bytes, operations)))
+    if any(each.op == "getPrefix" for each in decoded):
+        raise KvBadRequest("transactions do not take getPrefix", reason="kv_unknown_op")
+    return planned(decoded, operations_max=RIDER_OPERATIONS_MAX, keys_max=RIDER_KEYS_MAX)
+
+
+def planned(
+    operations: list[KvOperation],
+    *,
+    operations_max: int = OPERATIONS_MAX,
+    keys_max: int = KEYS_MAX,
+) -> Plan:
     """Check the operations of a call and put them in order.
 
     Raises:
         KvBadRequest: One is malformed, or there are too many.
         PayloadTooLarge: A key or value is too large.
     """
-    if len(operations) > OPERATIONS_MAX:
-        text = f"too many operations: {len(operations)}. Send at most {OPERATIONS_MAX}"
+    if len(operations) > operations_max:
+        text = f"too many operations: {len(operations)}. Send at most {operations_max}"
         raise KvBadRequest(text, reason="kv_too_many_ops")
     single: list[Step] = []
     several: list[Step] = []
@@ -177,8 +199,8 @@ def planned(operations: list[KvOperation]) -> Plan:
                     text = f"the key {each.key!r} is written twice; send two calls"
                     raise KvBadRequest(text, reason="kv_duplicate_key_in_call")
                 written.add(step.key)
-    if key_count > KEYS_MAX:
-        text = f"too many keys: {key_count}. A call may name and list {KEYS_MAX}"
+    if key_count > keys_max:
+        text = f"too many keys: {key_count}. A call may name and list {keys_max}"
         raise KvBadRequest(text, reason="kv_too_many_keys")
     single.sort(key=_order)
     writes = bool(written) or any(step.op == "check" for step in single)

@@ -80,11 +80,14 @@ class Operations(msgspec.Struct):
     pushes: list[StagedPush]
     acks: list[StagedAck]
     required_leases: list[UUID]
+    further_weight: int = 0
+    """Of what is settled with them."""
 
     @property
     def weight(self) -> int:
         """About how many bytes it holds on to."""
-        return 1024 + 512 * len(self.acks) + sum(512 + len(push.envelope) for push in self.pushes)
+        pushed = sum(512 + len(push.envelope) for push in self.pushes)
+        return 1024 + 512 * len(self.acks) + pushed + self.further_weight
 
     def labels(self) -> QueueLabels:
         """Return the namespaces and tasks of queues that it may create."""

@@ -1,4 +1,4 @@
-"""Transaction: acknowledge and push, all or nothing.
+"""Transaction: acknowledge, push and change keys, all or nothing.
 
 A request is checked, its partitions are provisioned, and it is settled by a call of its own:
 transactions wait for each other only for rows they share. One that is refused is answered with
@@ -13,6 +13,9 @@ from uuid import uuid4
 
 import msgspec
 
+from skep.broker.kv.accept import KeyState, Outcome
+from skep.broker.kv.answer import lost_operation, render_rider
+from skep.broker.kv.operations import Plan
 from skep.broker.overload.fallback import Client, Fallback, is_passing, push_kind
 from skep.broker.overload.waiting_line import Kind, Turn
 from skep.broker.transaction import settlement
@@ -24,12 +27,19 @@ from skep.model.wire import AckItem, PushItem, TransactionBody, TransactionPush,
 
 TRANSACT_CALL: Final = (
     "select * from skep.transact("
-    "$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)"
+    "$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, "
+    "$21, $22, $23, $24, $25, $26)"
 )
 _OPERATION_WEIGHT: Final = 512
 """What an operation weighs that stands in line for room."""
 
 _NOT_DONE: Final = "not done: the transaction failed"
+
+_KEY_COLUMNS: Final = (
+    *("kv_applied", "kv_reason", "kv_value", "kv_version", "kv_expires_at", "kv_updated_at"),
+)
+
+NO_KEYS: Final = Plan([], [], [], writes=False)
 
 _encode = msgspec.json.encode
 
@@ -46,8 +56,17 @@ class Transaction:
         self._stager: Final = stager
         self._settler: Final = settler
 
-    def commit(self, body: TransactionBody, client: Client, *, producer: str | None = None) -> None:
+    def commit(
+        self,
+        body: TransactionBody,
+        client: Client,
+        *,
+        producer: str | None = None,
+        keys: Plan | None = None,
+    ) -> None:
         """Do all of it or nothing, now or when there is room; the client is answered once.
+
+        `keys` are its operations on keys, checked.
 
         Raises:
             BadRequest: The request is malformed.
@@ -65,7 +84,7 @@ class Transaction:
                 client.refuse(result)
 
         def attempt() -> None:
-            self._submit(body, answer, producer)
+            self._submit(body, answer, producer, keys or NO_KEYS)
 
         def stand(kind: Kind) -> None:
             weight = _OPERATION_WEIGHT * (1 + len(body.operations))
@@ -85,9 +104,10 @@ class Transaction:
         body: TransactionBody,
         answer: Callable[[bytes | SkepError], None],
         producer: str | None,
+        keys: Plan,
     ) -> None:
         """Check the operations and submit them; `answer` gets the answer's body or an error."""
-        items = _flatten(body)
+        items = _flatten(body, has_keys=bool(keys.steps))
         lease_texts = list(dict.fromkeys(filter(None, body.required_leases or ())))
         if len(lease_texts) > REQUIRED_LEASES_MAX:
             raise BadRequest(f"more than {REQUIRED_LEASES_MAX} required leases")
@@ -108,16 +128,18 @@ class Transaction:
             [each for each in staged if isinstance(each, settlement.StagedPush)],
             [each for each in staged if isinstance(each, settlement.StagedAck)],
             required,
+            sum(512 + len(step.value or "") for step in keys.steps),
         )
 
         id_ = uuid4()
 
         def settled(ending: settlement.Settled | SkepError) -> None:
             is_known = isinstance(ending, settlement.Settled)
-            answer(_render(str(id_), staged, ending) if is_known else ending)
+            answer(_render(str(id_), staged, ending, keys) if is_known else ending)
 
         self._settler.submit(
-            "transaction", settlement.Settlement(id_, TRANSACT_CALL, operations, settled)
+            "transaction",
+            settlement.Settlement(id_, TRANSACT_CALL, operations, settled, _key_columns(keys)),
         )
 
     def _stage(
@@ -128,10 +150,36 @@ class Transaction:
         return self._stager.stage_ack(item, lease_texts)
 
 
-def _flatten(body: TransactionBody) -> list[PushItem | AckItem]:
+def _key_columns(keys: Plan) -> Sequence[object]:
+    """Return the arguments for operations on keys."""
+    steps = keys.steps
+    named = sorted({step.key for step in steps})
+    slot_by_key = {key: slot for slot, key in enumerate(named, 1)}
+    return (
+        [ns for ns, _ in named],
+        [key for _, key in named],
+        [slot_by_key[step.key] for step in steps],
+        [step.op for step in steps],
+        [step.value for step in steps],
+        [step.expect for step in steps],
+        [step.ttl_s for step in steps],
+        [step.is_required for step in steps],
+        [step.min for step in steps],
+        [step.max for step in steps],
+    )
+
+
+def _outcome_of_keys(settled: settlement.Settled) -> Outcome:
+    parts = (settled.row[name] or () for name in _KEY_COLUMNS)
+    return Outcome([KeyState(*each) for each in zip(*parts, strict=True)], ())
+
+
+def _flatten(body: TransactionBody, *, has_keys: bool) -> list[PushItem | AckItem]:
     """Return the operations one by one: a push of many items is many operations."""
-    if body.kv or body.timers or body.positions:
-        raise BadRequest("transactions do not take kv, timers and positions; nothing was done")
+    if body.timers or body.positions:
+        raise BadRequest("transactions do not take timers and positions; nothing was done")
+    if not body.operations and has_keys:
+        return []
     if not body.operations:
         raise BadRequest("operations array cannot be empty")
     items: list[PushItem | AckItem] = []
@@ -152,7 +200,7 @@ def _flatten(body: TransactionBody) -> list[PushItem | AckItem]:
 
 
 def _render_answer(
-    transaction_id: str, error: str | None, results: Sequence[dict[str, Any]]
+    transaction_id: str, error: str | None, results: Sequence[dict[str, Any] | msgspec.Raw]
 ) -> bytes:
     """Render the answer to a transaction that was not malformed."""
     answer: dict[str, Any] = {"transactionId": transaction_id, "success": error is None}
@@ -161,9 +209,28 @@ def _render_answer(
     return _encode({**answer, "results": results})
 
 
-def _render(transaction_id: str, staged: Sequence[Staged], settled: settlement.Settled) -> bytes:
+def _render(
+    transaction_id: str, staged: Sequence[Staged], settled: settlement.Settled, keys: Plan
+) -> bytes:
     if settled.refusal is None:
-        return _render_answer(transaction_id, None, _results(staged, settled))
+        riders = render_rider(keys, _outcome_of_keys(settled), len(staged)) if keys.steps else ()
+        return _render_answer(transaction_id, None, [*_results(staged, settled), *riders])
+    if settled.refusal == "kv_precondition":
+        place, state = lost_operation(keys, _outcome_of_keys(settled))
+        return _encode(
+            {
+                "transactionId": transaction_id,
+                "success": False,
+                "ok": False,
+                "reason": "kv_precondition",
+                "error": f"A required operation on keys was not applied: {state.reason}",
+                "failedIndex": len(staged) + place,
+                "kvReason": state.reason,
+                "version": state.version,
+                "value": msgspec.Raw((state.value or "null").encode()),
+                "results": [],
+            }
+        )
     return _render_answer(transaction_id, *_refused(staged, settled))
 
 

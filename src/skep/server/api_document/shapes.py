@@ -152,16 +152,21 @@ class TransactionBody(msgspec.Struct, rename="camel"):
     """Operations that happen together, and the leases that must still be held."""
 
     operations: list[TransactionPush | wire.TransactionAck]
+    """May be empty if there are keys."""
     required_leases: list[str] | None = None
+    kv: list["KvOperation"] | None = None
+    """Up to 64 operations on keys, without getPrefix."""
 
 
 class TransactionResult(msgspec.Struct, rename="camel", kw_only=True):
     """What became of one operation of a transaction."""
 
     index: int
-    type: Literal["push", "ack"]
-    success: bool
-    transaction_id: str
+    type: Literal["push", "ack", "kv"]
+    """The result of an operation on keys has the members of `KvResult`, and `opIndex`."""
+    success: bool | None = None
+    transaction_id: str | None = None
+    op_index: int | None = None
     message_id: str | None = None
     partition_id: str | None = None
     queue_name: str | None = None
@@ -180,6 +185,13 @@ class TransactionAnswer(msgspec.Struct, rename="camel", kw_only=True):
     transaction_id: str
     success: bool
     error: str | None = None
+    ok: bool | None = None
+    """False if a required operation on keys was not applied; then those below say which and why."""
+    reason: Literal["kv_precondition"] | None = None
+    failed_index: int | None = None
+    kv_reason: str | None = None
+    version: int | None = None
+    value: Any = None
     results: list[TransactionResult]
 
 

@@ -22,7 +22,7 @@ from skep.broker.fetch.execute import render as render_fetch
 from skep.broker.fetch.request import FetchBody
 from skep.broker.kv.accept import Kv, KvCall
 from skep.broker.kv.answer import render
-from skep.broker.kv.operations import planned, read_operations
+from skep.broker.kv.operations import planned, planned_rider, read_operations
 from skep.broker.pop.accept import Deliver, Poll, PollOptions, Pop
 from skep.broker.pop.discovery import Discovery, Permitted, Search
 from skep.broker.push.accept import Push
@@ -298,8 +298,12 @@ class HotHandlers:
             if isinstance(operation, TransactionAck) and not is_named(operation):
                 raise _unnamed(operation, ".operations[].", TRANSACTION_WORDS)
 
+        keys = planned_rider(body.kv) if body.kv else None
+        for namespace in keys.namespaces if keys else ():
+            self._guard.scopes.require_namespace(identity, Level.READ_WRITE, namespace)
+
         def commit() -> None:
-            self._transaction.commit(body, exchange, producer=identity.subject)
+            self._transaction.commit(body, exchange, producer=identity.subject, keys=keys)
 
         if identity.grants is None:
             commit()
