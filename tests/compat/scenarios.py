@@ -345,23 +345,8 @@ async def turn_to_conflation(queen, queue):
 
 
 async def go_beyond_the_message_plane(queen, queue):
-    timers, ephemeral = queen.timers, queen.ephemeral
-    timer = queen.timer(queue).key("k").payload(1).partition("p").txn("t")
+    ephemeral = queen.ephemeral
     calls = {
-        "timers.batch": timers.batch([{"op": "cancel", "queue": queue, "timerKey": "k"}]),
-        "timers.schedule": timers.schedule(queue, "k", 1, delay_ms=1),
-        "timers.reschedule": timers.reschedule(queue, "k", 1, delay_ms=1),
-        "timers.cancel": timers.cancel(queue, "k"),
-        "timers.peek": timers.peek(queue, "k"),
-        "timers.list": timers.list(queue),
-        "timers.list_all": timers.list_all(queue),
-        "timer.schedule": timer.after_ms(1).schedule(),
-        "timer.reschedule": timers.timer(queue)
-        .key("k")
-        .payload(1)
-        .after(timedelta(seconds=1))
-        .reschedule(),
-        "timer.cancel": timers.timer(queue).key("k").cancel(),
         "ephemeral.configure": ephemeral.configure(queue),
         "ephemeral.reset": ephemeral.reset(queue),
         "ephemeral.delete": ephemeral.delete(queue),
