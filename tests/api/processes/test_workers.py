@@ -13,6 +13,7 @@ import pytest
 from tests.support.broker import elapsed, payloads, until_blocked_by
 
 SOON_S = 15
+PATIENCE_S = 80
 OWN_LOOK_MS = 60_000
 CONNECTIONS_MAX = 200
 
@@ -237,6 +238,7 @@ async def test_a_client_that_leaves_one_worker_makes_way_for_a_poll_at_the_other
 async def test_the_connections_of_a_busy_instance_gather_at_one_worker(open_to_each, queue):
     clients = [each for clients in await open_to_each(4) for each in clients]
 
-    async with asyncio.timeout(SOON_S):
+    # A worker that gets little of a busy machine seems idle, and keeps its connections.
+    async with asyncio.timeout(PATIENCE_S):
         while {await worker_of(client) for client in clients} != {0}:
             await asyncio.gather(*(client.push_payloads(queue, *range(50)) for client in clients))
