@@ -371,6 +371,34 @@ async def test_a_server_that_falls_silent_is_given_up_and_replaced(
         await require_all_free(slots, observer, 1)
 
 
+async def test_silence_is_noticed_also_by_calls_that_began_after_others(
+    proxy, observer, monkeypatch
+):
+    monkeypatch.setattr("skep.db.access.slots.SILENCE_S", 0.1)
+    limits = {"statement_timeout_s": 0.2, "patience_s": 0.2}
+    async with opened(proxy.url, size=1, prepare=(WHO, INSERT), **limits) as slots:
+        await slots.call(WHO)  # the look for late calls is set for this one
+        proxy.fall_silent()
+        began = asyncio.get_running_loop().time()
+        with pytest.raises(Unavailable):
+            await slots.call(INSERT, 1)
+        took_s = asyncio.get_running_loop().time() - began
+        proxy.speak_again()
+
+    assert took_s > 0.29
+
+
+async def test_a_look_for_late_calls_leaves_alone_those_that_have_time_left(proxy, observer):
+    async with opened(proxy.url, size=1) as slots:
+        async with lock_held(observer):
+            call = asyncio.ensure_future(slots.call(LOCKED_CALL))
+            await until_waiting(observer, 1)
+            slots._end_late_calls()
+        await call
+
+        assert slots.connected_count == 1
+
+
 @pytest.mark.parametrize("seed", range(3))
 async def test_after_breaks_at_any_moment_all_slots_come_back(proxy, observer, seed):
     random = Random(seed)

@@ -73,7 +73,16 @@ class Caller(Protocol):
 
 
 class _Slot:
-    __slots__ = ("connection", "is_given_up", "is_over", "prepared", "session", "wire")
+    __slots__ = (
+        "connection",
+        "due_at",
+        "is_given_up",
+        "is_late",
+        "is_over",
+        "prepared",
+        "session",
+        "wire",
+    )
 
     def __init__(
         self, connection: Connection, prepared: dict[str, Prepared], session: tuple[int, datetime]
@@ -83,6 +92,10 @@ class _Slot:
         self.prepared = prepared
         self.session = session
         """Process id and start of the server's side."""
+        self.due_at = 0.0
+        """When its call is given up, by the loop's clock."""
+        self.is_late = False
+        """The connection was closed because its call was due."""
         self.is_given_up = False
         """We closed the connection; nothing says that the database is away."""
         self.is_over = asyncio.Event()
@@ -133,6 +146,7 @@ class Slots:
         """How many connections stayed free since the last look at them."""
         self._next_look: asyncio.TimerHandle | None = None
         self._busy: set[_Slot] = set()
+        self._watchdog: asyncio.TimerHandle | None = None
         self._is_closed = False
         self._is_lost = False
         self._is_hurried = False
@@ -171,8 +185,9 @@ class Slots:
     async def close(self) -> None:
         """Close everything; calls in flight end with `OutcomeUnknown`."""
         self._is_closed = True
-        if self._next_look is not None:
-            self._next_look.cancel()
+        for timer in (self._next_look, self._watchdog):
+            if timer is not None:
+                timer.cancel()
         for repair in tuple(self._repairs):
             repair.cancel()
         for waiter in self._waiters:
@@ -220,26 +235,22 @@ class Slots:
         sent_before = None
         began, row_count = perf_counter(), None
         try:
-            # The server's own timeout comes first; this one is for a server that went silent.
-            async with asyncio.timeout(self._timeout_s + SILENCE_S):
-                prepared = slot.prepared.get(statement)
-                if prepared is None:
-                    prepared = slot.prepared[statement] = await slot.connection.prepare(statement)
-                sent_before = slot.wire.queries_count
-                rows = await prepared.fetch(*arguments)
-                row_count = len(rows)
-                self.answer_count += 1
-                return rows
-        except TimeoutError as error:
-            slot.connection.terminate()
-            kind = NotExecuted if sent_before is None else OutcomeUnknown
-            raise kind("the database did not answer in time") from error
+            prepared = slot.prepared.get(statement)
+            if prepared is None:
+                prepared = slot.prepared[statement] = await slot.connection.prepare(statement)
+            sent_before = slot.wire.queries_count
+            rows = await prepared.fetch(*arguments)
+            row_count = len(rows)
+            self.answer_count += 1
         except asyncio.CancelledError:
             # The statement may still run; a connection in that state must not be used again.
             slot.is_given_up = True
             slot.connection.terminate()
             raise
         except (*CONNECTION_FAILURES, ValueError) as error:
+            if slot.is_late:
+                kind = NotExecuted if sent_before is None else OutcomeUnknown
+                raise kind("the database did not answer in time") from error
             self.answer_count += 1
             if getattr(error, "sqlstate", None) in {"0A000", "42883"}:
                 slot.prepared.clear()
@@ -250,9 +261,33 @@ class Slots:
                 if sent_before in {None, slot.wire.queries_count}:
                     failure = NotExecuted(failure.message)
             raise failure from error
+        else:
+            return rows
         finally:
             self._release(slot)
             self._watch.note(statement, arguments, began, row_count)
+
+    def _occupy(self, slot: _Slot) -> None:
+        """Let a slot serve a call, until the server has been silent for too long.
+
+        The server's own timeout comes first. One timer serves all calls: it looks at those under
+        way when the first of them may be due.
+        """
+        loop = asyncio.get_running_loop()
+        limit_s = self._timeout_s + SILENCE_S
+        slot.due_at = loop.time() + limit_s
+        self._busy.add(slot)
+        if self._watchdog is None:
+            self._watchdog = loop.call_later(limit_s, self._end_late_calls)
+
+    def _end_late_calls(self) -> None:
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        for slot in [slot for slot in self._busy if slot.due_at <= now]:
+            slot.is_late = True
+            slot.connection.terminate()
+        due = [slot.due_at for slot in self._busy if not slot.is_late]
+        self._watchdog = loop.call_at(min(due), self._end_late_calls) if due else None
 
     async def _acquire(self) -> _Slot:
         if self._is_closed:
@@ -261,7 +296,7 @@ class Slots:
             slot = self._free.pop()
             if not slot.connection.is_closed():
                 self._spare_count = min(self._spare_count, len(self._free))
-                self._busy.add(slot)
+                self._occupy(slot)
                 return slot
             self._replace(slot)
         self._spare_count = 0
@@ -291,7 +326,7 @@ class Slots:
         while self._waiters:
             waiter = self._waiters.popleft()
             if not waiter.done():
-                self._busy.add(slot)
+                self._occupy(slot)
                 waiter.set_result(slot)
                 return
         self._free.append(slot)
