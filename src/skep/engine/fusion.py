@@ -366,6 +366,8 @@ class FusionCore:
         self._turns: Final = deque(self._backlogs.values())
         self._slots_free = slots
         self._weight = 0
+        self._waiting = 0
+        """Units that have not left with a call. With none a pump has nothing to look at."""
         self._weight_capacity: Final = weight_capacity
 
     @property
@@ -411,6 +413,7 @@ class FusionCore:
         if not is_admitted:
             self.admit(operation, weight)
         self._weight += weight
+        self._waiting += 1
         return self._backlogs[operation].add(partition, weight, work, now)
 
     def enlarge(self, unit: WorkUnit[Any], weight: int) -> bool:
@@ -441,13 +444,14 @@ class FusionCore:
             return False
         partition.backlog.remove(unit, partition)
         self._weight -= unit.weight
+        self._waiting -= 1
         return True
 
     def take_ready(self, now: float) -> list[Call]:
         """Return the calls to start now. They count as in flight until they are settled."""
         calls: list[Call] = []
         passed_over = 0
-        while self._slots_free and passed_over < len(self._turns):
+        while self._waiting and self._slots_free and passed_over < len(self._turns):
             backlog = self._turns[0]
             self._turns.rotate(-1)
             due_at = backlog.due_at()
@@ -455,8 +459,10 @@ class FusionCore:
                 passed_over += 1
                 continue
             passed_over = 0
-            calls.append(backlog.take(now))
+            call = backlog.take(now)
+            calls.append(call)
             self._slots_free -= 1
+            self._waiting -= len(call.units)
         return calls
 
     def settle(self, call: Call, now: float, *, succeeded: bool) -> None:
@@ -472,7 +478,7 @@ class FusionCore:
 
         That is `now` if it has something already, and None if time alone brings nothing.
         """
-        if not self._slots_free:
+        if not (self._waiting and self._slots_free):
             return None
         due = [at for backlog in self._turns if (at := backlog.due_at()) is not None]
         return max(now, min(due)) if due else None
