@@ -46,8 +46,8 @@ Init ==
 Passed(a, d) == Max({n \in a..Head : \A m \in (a + 1)..n : m \in d})
 Ahead(a, d) == {m \in d : m > Passed(a, d)}
 
-\* pop_messages, pop_partitions, take_partitions, hand_over: the lowest unfinished messages go under
-\* a new lease.
+\* pop_messages, pop_partitions, take_partitions, hand_over, push_to_poll: the lowest unfinished
+\* messages go under a new lease.
 Claim(c) ==
   /\ leased = 0 \/ expired
   /\ acked < Head /\ lease < LeasesMax

@@ -69,7 +69,7 @@ Call(r) ==
   /\ client' = [client EXCEPT ![r] = "waiting"]
   /\ UNCHANGED <<outcome, broker, slot, lock, head, log, cache, read, seen>>
 
-\* push_guaranteed, push_contested, push_segments: lock the partition.
+\* push_guaranteed, push_to_poll, push_contested, push_segments: lock the partition.
 Lock(c) ==
   /\ server[c] = "called" /\ lock = NoCall
   /\ lock' = c

@@ -31,15 +31,15 @@ Init ==
   /\ poll = "idle" /\ found = 0
   /\ partition = "free" /\ cursor = "free"
 
-\* lock_partitions, push_guaranteed: the row is held until the commit.
+\* lock_partitions, push_guaranteed, push_to_poll: the row is held until the commit.
 LockPartition(p) ==
   /\ push[p] = "idle" /\ partition = "free"
   /\ partition' = p
   /\ push' = [push EXCEPT ![p] = "locked"]
   /\ UNCHANGED <<head, acked, is_ready, poll, found, cursor>>
 
-\* wake_idle, hand_over: a cursor that is seen idle is locked, waiting if need be, and made ready.
-\* One that is seen ready is left alone.
+\* wake_idle, hand_over, push_to_poll: a cursor that is seen idle is locked, waiting if need be, and
+\* made ready. One that is seen ready is left alone.
 LookAtCursor(p) ==
   /\ push[p] = "locked"
   /\ IF is_ready
@@ -49,8 +49,8 @@ LookAtCursor(p) ==
           /\ push' = [push EXCEPT ![p] = "waking"]
   /\ UNCHANGED <<head, acked, is_ready, poll, found, partition>>
 
-\* hand_over: a cursor that is seen idle is locked and claimed for a poll that waits. Here that
-\* acknowledges at once, so the cursor stays idle.
+\* hand_over, push_to_poll: a cursor that is seen idle is locked and claimed for a poll that waits.
+\* Here that acknowledges at once, so the cursor stays idle.
 HandOver(p) ==
   /\ push[p] = "locked" /\ ~is_ready /\ acked = head /\ cursor = "free"
   /\ cursor' = p

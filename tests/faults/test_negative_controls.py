@@ -21,7 +21,7 @@ MESSAGES = 300
 ROUNDS = 6
 # Few, so that producers meet in them all the time, also where everything is slow.
 FEW = PARTITIONS[:2]
-PUSHES = ("push_segments", "push_guaranteed", "push_contested")
+PUSHES = ("push_segments", "push_guaranteed", "push_contested", "push_to_poll")
 STALL = """
 create or replace function public.stall() returns trigger language plpgsql as $$
 begin

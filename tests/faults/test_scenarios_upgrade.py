@@ -19,6 +19,7 @@ HOT = (
     "push_segments",
     "push_guaranteed",
     "push_contested",
+    "push_to_poll",
     "pop_messages",
     "take_partitions",
     "ack_messages",

@@ -19,7 +19,7 @@ PUSH = "skep.push_"
 POP = "skep.pop_messages("
 POP_PARTITION = "skep.pop_partitions("
 ACK = "skep.ack_messages("
-HAND_OVER = "skep.hand_over("
+HAND_OVER = "skep.push_to_poll("
 
 
 @pytest.fixture(scope="module")

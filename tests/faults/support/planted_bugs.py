@@ -63,6 +63,15 @@ create or replace function skep.push_guaranteed(
 returns table (partition_id bigint, first bigint, created_at timestamptz)
 language sql as 'select null::bigint, null::bigint, null::timestamptz where false';
 
+create or replace function skep.push_to_poll(
+  p_partition_id bigint, p_count integer, p_guaranteed_to bigint, p_keys bytea, p_body bytea,
+  p_version integer, p_guaranteed_since timestamptz, p_group_id integer, p_lease_id uuid,
+  p_batch integer, p_lease_s integer)
+returns table (
+  first bigint, created_at timestamptz, taken_to bigint, is_individual boolean, is_only boolean)
+language sql as
+'select null::bigint, null::timestamptz, null::bigint, null::boolean, null::boolean where false';
+
 create or replace function skep.push_contested(
   p_partition_id bigint[], p_count integer[], p_guaranteed_to bigint[], p_keys bytea[],
   p_body bytea[], p_queue_id integer[], p_version integer[], p_guaranteed_since timestamptz,

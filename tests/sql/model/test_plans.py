@@ -77,6 +77,7 @@ def calls_on_ready_partitions(log, group, a, b):
         "push": lambda: log.push_writes(writes, {a: KNOWN, b: KNOWN}),
         "push, guaranteed": lambda: log.push_guaranteed(writes, {a: None, b: None}),
         "push, handed over": lambda: log.hand_over(writes, {a: None, b: None}, waiting),
+        "push, to a poll": lambda: log.hand_over({a: writes[a]}, {a: None}, {a: waiting[a]}),
         "push, contested": lambda: log.push_contested(writes, {a: 1, b: 1}),
         "push, probed": lambda: log.push_writes(writes, {a: Guarantee(1, ALWAYS), b: KNOWN}),
         "pop": lambda: log.pop(group, Poll(partitions=2)),

@@ -5,6 +5,14 @@ import pytest
 from tests.sql.support.log import NOON, Ack, Poll
 
 
+@pytest.fixture(params=[True, False], ids=["alone", "as many"])
+def log(log, request):
+    """A log that pushes a single partition by a function of its own, or by that for many."""
+    log.pushes_to_polls = request.param
+    yield log
+    log.pushes_to_polls = True
+
+
 async def drained(log, *partitions):
     """Return the ids of partitions whose messages are read, and of the group that read them."""
     ids = await log.provision("hive", *partitions)

@@ -13,7 +13,12 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 
-from skep.broker.push.execute import HAND_OVER_CALL, PUSH_CONTESTED_CALL, PUSH_GUARANTEED_CALL
+from skep.broker.push.execute import (
+    HAND_OVER_CALL,
+    PUSH_CONTESTED_CALL,
+    PUSH_GUARANTEED_CALL,
+    PUSH_TO_POLL_CALL,
+)
 from skep.db.access.slots import HOT_PATH
 from skep.model.envelopes import Segments, join_segments
 
@@ -209,6 +214,8 @@ class Log:
     def __init__(self, connection: Any) -> None:
         self.connection = connection
         self.now = NOON
+        self.pushes_to_polls = True
+        """Whether `hand_over` takes the function for one partition where a broker would."""
 
     @classmethod
     async def open(cls, connect: Any, **settings: str) -> "Log":
@@ -443,8 +450,26 @@ class Log:
         columns = _columns(
             (None,) * 4 if p is None else (g, p.lease_id, p.batch, p.lease_s) for g, p in groups
         )
-        found = await self._push_known(HAND_OVER_CALL, writes, heads, since, versions, *columns)
-        return {id_: tuple(claim) for id_, first, _, *claim in found if first is None}
+        segments = joined(writes)
+        if len(segments.bodies) > 1 or not self.pushes_to_polls:
+            found = await self._push_known(HAND_OVER_CALL, writes, heads, since, versions, *columns)
+            return {id_: tuple(claim) for id_, first, _, *claim in found if first is None}
+        [id_] = writes
+        if versions is None:
+            versions = await self.versions(writes)
+        found = await self.rows(
+            PUSH_TO_POLL_CALL,
+            id_,
+            len(writes[id_]),
+            heads[id_],
+            keys_of(writes[id_]),
+            segments.bodies[0],
+            *versions.values(),
+            since,
+            *[column[0] for column in columns],
+        )
+        claims = [(first - 1, *claim) for first, _, *claim in found if claim[0] is not None]
+        return dict(zip([id_], claims, strict=False))
 
     async def _push_known(self, call, writes, heads, since, versions, *polls):
         ids = sorted(writes)

@@ -15,7 +15,12 @@ from skep.broker.directory import Directory
 from skep.broker.fetch.execute import FETCH_CALL
 from skep.broker.kv.execute import KV_COMMIT_CALL, KV_READ_CALL
 from skep.broker.pop.execute import POP_CALL, POP_PARTITION_CALL
-from skep.broker.push.execute import HAND_OVER_CALL, PUSH_CALL, PUSH_GUARANTEED_CALL
+from skep.broker.push.execute import (
+    HAND_OVER_CALL,
+    PUSH_CALL,
+    PUSH_GUARANTEED_CALL,
+    PUSH_TO_POLL_CALL,
+)
 from skep.broker.streams import CYCLE_CALL
 from skep.broker.transaction.transaction import TRANSACT_CALL
 from skep.db.access.reach import Reach
@@ -37,6 +42,7 @@ _HOT_CALLS: Final = (
     PUSH_CALL,
     PUSH_GUARANTEED_CALL,
     HAND_OVER_CALL,
+    PUSH_TO_POLL_CALL,
     POP_CALL,
     POP_PARTITION_CALL,
     ACK_CALL,

@@ -51,6 +51,9 @@ union all
 select partition_id, null, null, taken_from, taken_to, is_individual, is_only
 from skep.hand_over($1, $2, $11, $12, $13, $14)
 """
+PUSH_TO_POLL_CALL: Final = (
+    "select * from skep.push_to_poll($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
+)
 PUSH_CONTESTED_CALL: Final = (
     "select * from skep.push_contested($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
 )
@@ -384,15 +387,8 @@ class PushExecutor:
     ) -> None:
         """Store and take out what the cache guarantees, and answer polls that wait for it."""
         with offer:
-            columns = offer.columns([flush.partition.partition_id for flush, _ in guaranteed])
-            rows = await self._push_known(HAND_OVER_CALL, guaranteed, rules, *columns)
-            stored: dict[int, tuple[Flush, int, datetime]] = {}
-            claims: dict[int, Claim] = {}
-            for partition_id, first, created_at, *claim in rows:
-                if first is not None:
-                    stored[partition_id] = (flushes.pop(partition_id), first, created_at)
-                else:
-                    claims[partition_id] = Claim(*claim)
+            placed, claims = await self._store_for_polls(guaranteed, rules, offer)
+            stored = {id_: (flushes.pop(id_), *placed[id_]) for id_ in placed}
             self._settle_stored(
                 list(stored.values()),
                 handed_over={id_ for id_, claim in claims.items() if claim.is_only},
@@ -400,6 +396,45 @@ class PushExecutor:
             for partition_id, claim in claims.items():
                 flush, _, created_at = stored[partition_id]
                 offer.give(flush.partition, claim, flush.envelopes(), flush.keys, created_at)
+
+    async def _store_for_polls(
+        self,
+        guaranteed: Sequence[tuple[Flush, Guarantee]],
+        rules: Sequence[QueueRules],
+        offer: Offer,
+    ) -> tuple[dict[int, tuple[int, datetime]], dict[int, Claim]]:
+        """Store and claim; return where and when what was stored, and what polls get of it."""
+        columns = offer.columns([flush.partition.partition_id for flush, _ in guaranteed])
+        placed: dict[int, tuple[int, datetime]] = {}
+        claims: dict[int, Claim] = {}
+        if len(guaranteed) == 1:
+            ((flush, (to, since)),) = guaranteed
+            partition = flush.partition
+            segments = join_segments([flush.envelopes()])
+            if len(segments.bodies) == 1:
+                for first, created_at, taken_to, is_individual, is_only in await self.caller.call(
+                    PUSH_TO_POLL_CALL,
+                    partition.partition_id,
+                    len(flush.entries),
+                    to if partition.rules.dedup_window_s else None,
+                    flush.keys,
+                    segments.bodies[0],
+                    partition.rules.version,
+                    since,
+                    *[column[0] for column in columns],
+                ):
+                    placed[partition.partition_id] = first, created_at
+                    if taken_to is not None:
+                        claim = Claim(first - 1, taken_to, is_individual, is_only)
+                        claims[partition.partition_id] = claim
+                return placed, claims
+        rows = await self._push_known(HAND_OVER_CALL, guaranteed, rules, *columns)
+        for partition_id, first, created_at, *claim in rows:
+            if first is not None:
+                placed[partition_id] = first, created_at
+            else:
+                claims[partition_id] = Claim(*claim)
+        return placed, claims
 
     async def _push_contested(
         self,

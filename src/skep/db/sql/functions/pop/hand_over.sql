@@ -14,6 +14,7 @@
 --         pop_messages would do one after the other, in one update: that waits for cursors in index
 --         order, and looks again at one that changed meanwhile. Not for polls that are acknowledged
 --         on delivery: the next claim of the partition would bury one that is to be undone.
+--         push_to_poll does the same for a single partition.
 create function skep.hand_over(
   p_partition_id bigint[], p_count integer[], p_group_id integer[], p_lease_id uuid[],
   p_batch integer[], p_lease_s integer[])

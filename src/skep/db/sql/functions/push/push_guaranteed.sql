@@ -14,7 +14,8 @@
 -- Why     Nearly every push is of this kind, and one statement does it: the update locks in array
 --         order, because row-by-row look-ups are the only possible join (see push_segments), and
 --         re-checks a row that changed while it waited. Partitions left out are not retried in the
---         same transaction: it holds locks on higher ids.
+--         same transaction: it holds locks on higher ids. push_to_poll does the same for a single
+--         partition and a poll that waits for it.
 create function skep.push_guaranteed(
   p_partition_id bigint[], p_count integer[], p_guaranteed_to bigint[], p_keys bytea[],
   p_body bytea[], p_queue_id integer[], p_version integer[], p_guaranteed_since timestamptz,
