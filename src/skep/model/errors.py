@@ -3,7 +3,8 @@
     SkepError
     ├── BadRequest        the request must change: malformed, too large, unknown name
     │   ├── KvBadRequest  ... an operation on keys; `reason` says which rule
-    │   └── TimersBadRequest  ... or on timers
+    │   ├── TimersBadRequest  ... or on timers
+    │   └── LocksBadRequest  ... or on locks
     ├── Refused           the request is well formed but not allowed in the current state
     │   ├── NotFound      the resource does not exist
     │   ├── TimerHorizonExceeded  too far ahead
@@ -78,6 +79,12 @@ class TimersBadRequest(BadRequest):
     """The operation on timers is malformed."""
 
     code = "timers_bad_request"
+
+
+class LocksBadRequest(BadRequest):
+    """The operation on locks is malformed."""
+
+    code = "locks_bad_request"
 
 
 class Refused(SkepError):

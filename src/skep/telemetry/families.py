@@ -112,6 +112,8 @@ FAMILIES: Final = (
     Family("skep_operations_accepted", "counter", "Deferred operations accepted."),
     Family("skep_operations_ended", "counter", "Deferred operations finished.", ("result",)),
     Family("skep_timer_operations", "counter", "Operations on timers.", ("status",)),
+    Family("skep_lock_operations", "counter", "Operations on locks.", ("op", "result")),
+    Family("skep_lock_waiters", "gauge", "Acquirers that wait in line."),
     Family("skep_spill_pending_messages", "gauge", "Messages on disk, not yet in PostgreSQL."),
     Family("skep_spill_pending_bytes", "gauge", "Bytes of messages on disk."),
     Family("skep_spill_rejected_files", "gauge", "Spilled records that could not be stored."),

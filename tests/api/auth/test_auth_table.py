@@ -17,7 +17,7 @@ CALLERS = ("nobody", *ROLES)
 FROM_A_PAGE = "Origin: http://test\r\n"
 """Of the broker itself. Such requests pass by the parser's fast path."""
 
-HOT = re.compile(r"/api/v1/(push|pop|ack|transaction|lease|kv$|fetch$)")
+HOT = re.compile(r"/api/v1/(push|pop|ack|transaction|lease|kv$|locks$|fetch$)")
 
 
 def operations():

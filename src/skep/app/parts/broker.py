@@ -19,6 +19,7 @@ from skep.app.parts.push import PushParts
 from skep.app.parts.security import Security
 from skep.app.parts.transaction import TransactionParts
 from skep.app.processes.assignment import WorkerAssignment
+from skep.broker.locks.wait import is_of_lock
 from skep.broker.overload.shares import is_shed
 from skep.broker.queues.configure import Configure
 from skep.db.access.functions import Functions
@@ -95,6 +96,7 @@ class Broker:
         """Answer the requests that wait for something to happen, such as the database's return."""
         self.core.hurry()
         self.pop.stop_waiting()
+        self.kv.locks.stop_waiting()
         self.fetch.fetches.stop()
         self.observation.pulse.stop()
 
@@ -128,5 +130,8 @@ class Broker:
             raise Overloaded("the broker is busy with messages; retry shortly")
 
     def _wake(self, queue_id: int, partition_count: int) -> None:
-        self.pop.wake(queue_id, partition_count)
+        if is_of_lock(queue_id):
+            self.kv.locks.wake(queue_id)
+        else:
+            self.pop.wake(queue_id, partition_count)
         self.fetch.fetches.wake(queue_id)

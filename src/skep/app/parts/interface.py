@@ -39,6 +39,7 @@ def hot_routes(broker: Broker, settings: Settings) -> HotRoutes:
         discovery=broker.pop.discovery,
         renew=broker.pop.renew,
         kv=broker.kv.kv,
+        locks=broker.kv.locks,
         fetches=broker.fetch.fetches,
         guard=broker.security.guard,
         settings=settings,

@@ -287,6 +287,25 @@ HOT_OPERATIONS: Final = (
         },
     ),
     Operation(
+        path="/api/v1/locks",
+        id="callLocks",
+        tag="Locks",
+        summary="Acquire, renew, release and show locks",
+        text="Each operation is carried out for itself. A permit is a key of the namespace "
+        "`queen-locks`, and its token the version of that key. An acquire with `waitMs` waits in "
+        "line. The body may also be the array of operations alone.",
+        request=shapes.LocksBody,
+        request_example={
+            "operations": [
+                {"op": "acquire", "name": "daily-report", "ttlSeconds": 30, "owner": "worker-1"}
+            ]
+        },
+        answers={
+            200: ("One result per operation, in their order.", shapes.LocksAnswer),
+            **_OVERLOADED,
+        },
+    ),
+    Operation(
         path="/api/v1/lease/{leaseId}/extend",
         id="extendLease",
         access=Access(Level.READ_WRITE, NOTHING),

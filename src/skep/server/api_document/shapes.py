@@ -374,6 +374,70 @@ class FetchAnswer(msgspec.Struct):
     entries: list[FetchedEntry]
 
 
+class LockOperation(msgspec.Struct, rename="camel", kw_only=True, omit_defaults=True):
+    """One operation of a call on locks."""
+
+    op: Literal["acquire", "renew", "release", "get"]
+    name: str
+    ttl_seconds: int | None = None
+    """Of acquire and renew: how long it is held unless it is renewed."""
+    owner: str | None = None
+    """Who holds it; an owner that asks again gets its permit again."""
+    limit: int = 1
+    """Of acquire: how many permits there are."""
+    wait_ms: int = 0
+    """Of acquire: how long to wait in line."""
+    token: int | None = None
+    """Of renew and release: as the last acquire or renew answered."""
+    slot: int = 0
+
+
+class LocksBody(msgspec.Struct):
+    """A call on locks."""
+
+    operations: list[LockOperation]
+
+
+class LockHolder(msgspec.Struct, rename="camel", kw_only=True, omit_defaults=True):
+    """Who holds a permit."""
+
+    slot: int
+    owner: str | None
+    token: int | None = None
+    """This and the rest: of a get."""
+    since: str | None = None
+    expires_at: str | None = None
+    renewed_at: str | None = None
+
+
+class LockResult(msgspec.Struct, rename="camel", kw_only=True, omit_defaults=True):
+    """What became of an operation; which members there are depends on it."""
+
+    index: int
+    op: str
+    name: str
+    acquired: bool | None = None
+    renewed: bool | None = None
+    released: bool | None = None
+    held: bool | None = None
+    reason: Literal["held", "contended", "lost"] | None = None
+    slot: int | None = None
+    token: int | None = None
+    """The fencing token: later ones of a permit are higher."""
+    owner: str | None = None
+    already: bool | None = None
+    """The owner held it before."""
+    guard: Any = None
+    """An operation on keys that undoes its call unless the permit is still held."""
+    holders: list[LockHolder] | None = None
+
+
+class LocksAnswer(msgspec.Struct):
+    """The results of a call on locks, in the order of its operations."""
+
+    results: list[LockResult]
+
+
 class KvPathPut(msgspec.Struct, rename="camel", kw_only=True):
     """A value for the key in the path; either `ttlSeconds` or `forever`."""
 

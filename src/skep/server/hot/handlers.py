@@ -1,10 +1,11 @@
-"""The hot routes: push, pop, ack, lease, transaction, keys, reads by offset.
+"""The hot routes: push, pop, ack, lease, transaction, keys, locks, reads by offset.
 
 Each handler gets its caller, decodes its request, passes it to the broker and returns; the broker
 calls back with the result, which answers the exchange. Nothing here awaits. With authentication the
 guard identifies the caller, and checks a restricted one once more when the request is decoded.
 """
 
+import asyncio
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
@@ -23,6 +24,9 @@ from skep.broker.fetch.request import FetchBody
 from skep.broker.kv.accept import Kv, KvCall
 from skep.broker.kv.answer import render
 from skep.broker.kv.operations import planned, planned_rider, read_operations
+from skep.broker.locks import operations as lock_operations
+from skep.broker.locks.hold import LockResult
+from skep.broker.locks.wait import Locks
 from skep.broker.pop.accept import Deliver, Poll, PollOptions, Pop
 from skep.broker.pop.discovery import Discovery, Permitted, Search
 from skep.broker.push.accept import Push
@@ -108,6 +112,7 @@ class HotHandlers:
         discovery: Discovery,
         renew: Renew,
         kv: Kv,
+        locks: Locks,
         fetches: Fetches,
         guard: Guard,
         settings: Settings,
@@ -122,6 +127,7 @@ class HotHandlers:
         self._discovery: Final = discovery
         self._renew: Final = renew
         self._kv: Final = kv
+        self._locks: Final = locks
         self._fetches: Final = fetches
         self._guard: Final = guard
         self._settings: Final = settings
@@ -142,6 +148,7 @@ class HotHandlers:
             b"POST", b"/api/v1/transaction", let("commitTransaction", self.commit_transaction)
         )
         routes.add(b"POST", b"/api/v1/kv", let("callKeys", self.call_keys))
+        routes.add(b"POST", b"/api/v1/locks", let("callLocks", self.call_locks))
         routes.add(b"POST", b"/api/v1/fetch", let("fetchMessages", self.fetch))
         routes.add_prefix(b"GET", _POP_PREFIX, let("popMessages", self.pop))
         extend = let("extendLease", self.extend_lease)
@@ -367,6 +374,19 @@ class HotHandlers:
             queues = {reading.queue for reading in fetch.readings}
             self._guard.admit(exchange, identity, serve, queues=queues, level=Level.READ_ONLY)
 
+    def call_locks(self, exchange: Exchange, identity: Identity) -> None:
+        """`POST /api/v1/locks`."""
+        operations = lock_operations.read_operations(exchange.body)
+        namespace = lock_operations.NAMESPACE
+        self._guard.scopes.require_namespace(identity, Level.READ_WRITE, namespace)
+        task = asyncio.ensure_future(self._locks.carry_out(operations))
+        task.add_done_callback(partial(_answer_locks, exchange))
+
+        def give_up() -> None:
+            task.cancel()
+
+        exchange.when_aborted(give_up)
+
     def _poll_options(
         self, queue: str, partition: str | None, query: dict[str, str]
     ) -> tuple[PollOptions, int]:
@@ -410,6 +430,16 @@ class HotHandlers:
         if options.conflation and (group == QUEUE_MODE or options.auto_ack):
             raise BadRequest("conflation needs a consumerGroup and excludes autoAck")
         return options, min(wait_ms, WAIT_MS_MAX)
+
+
+def _answer_locks(exchange: Exchange, task: asyncio.Task[list[LockResult]]) -> None:
+    """Answer a call on locks, unless its client has gone."""
+    if task.cancelled():
+        return
+    if (error := task.exception()) is not None:
+        exchange.refuse(error)
+    else:
+        exchange.respond(200, _encode({"results": task.result()}))
 
 
 def _pop_target(path: bytes) -> tuple[str, str | None]:
