@@ -58,6 +58,8 @@ from skep.server.api_document import shapes
         (values.TimerChange, timer_answers.TimerResult),
         (values.TimerDetail, timer_rows.TimerDetail),
         (values.TimerPage, timer_rows.TimerRows),
+        (values.LockResult, shapes.LockResult),
+        (values.LockHolder, shapes.LockHolder),
         (values.Entry, shapes.KvResult),
         (values.EntryPage, shapes.KvResult),
         (values.Changed, shapes.KvResult),

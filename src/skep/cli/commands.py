@@ -19,6 +19,7 @@ from skep.cli.jobs.worker import worker
 from skep.cli.messages.dead_letters import dlq_app
 from skep.cli.messages.fetch import fetch
 from skep.cli.messages.kv import kv_app
+from skep.cli.messages.locks import locks_app
 from skep.cli.messages.messages import messages_app, traces_app
 from skep.cli.messages.pop import ack, pop
 from skep.cli.messages.push import push
@@ -99,6 +100,7 @@ _add("Messages", dlq_app)
 _add("Messages", traces_app)
 _add("Messages", kv_app)
 _add("Messages", timers_app)
+_add("Messages", locks_app)
 
 _add("Operate", top)
 _add("Operate", doctor)

@@ -7,6 +7,7 @@ that uses it carries no broker.
 from skep.client.aio.buffer import Buffer as AsyncBuffer
 from skep.client.aio.client import AsyncClient
 from skep.client.aio.consumption import Consumption as AsyncConsumption
+from skep.client.aio.lock import Lock as AsyncLock
 from skep.client.aio.message import Batch as AsyncBatch
 from skep.client.aio.message import Message as AsyncMessage
 from skep.client.aio.transaction import Transaction as AsyncTransaction
@@ -14,6 +15,7 @@ from skep.client.aio.worker import Worker as AsyncWorker
 from skep.client.blocking.buffer import Buffer
 from skep.client.blocking.client import Client
 from skep.client.blocking.consumption import Consumption
+from skep.client.blocking.lock import Lock
 from skep.client.blocking.message import Batch, Message
 from skep.client.blocking.transaction import Transaction
 from skep.client.blocking.worker import Worker
@@ -66,6 +68,7 @@ __all__ = [
     "AsyncBuffer",
     "AsyncClient",
     "AsyncConsumption",
+    "AsyncLock",
     "AsyncMessage",
     "AsyncTransaction",
     "AsyncWorker",
@@ -78,6 +81,7 @@ __all__ = [
     "DeadLetterMessage",
     "Item",
     "LeaseLost",
+    "Lock",
     "Message",
     "NotFound",
     "NotSent",

@@ -122,6 +122,7 @@ class ClientBase(resources.Resource[resources.S_co], Generic[resources.S_co, C])
         self.traces: Final = resources.Traces(self.session)
         self.scheduled: Final = resources.Scheduled(self.session)
         self.timers: Final = resources.Timers(self.session)
+        self.locks: Final = resources.Locks(self.session)
         self.kv: Final = resources.Kv(self.session)
 
     @abstractmethod

@@ -41,6 +41,9 @@ from skep.client.values import (
     GroupEntry,
     GroupLag,
     Json,
+    LockHolder,
+    LockResult,
+    LockResults,
     MessagePage,
     PartitionPage,
     QueuePage,
@@ -659,6 +662,29 @@ def _read_timer(body: bytes) -> TimerDetail | None:
     return msgspec.convert({**found, "payload": msgspec.Raw(raw)}, TimerDetail)
 
 
+class Locks(Resource[S_co]):
+    """Who holds locks; `client.lock` and `client.semaphore` acquire them."""
+
+    @RequestMethod
+    def holders(self, name: str) -> Request[list[LockHolder]]:
+        """Return who holds permits of a lock, by slot."""
+        return self._one(lambda result: result.holders, {"op": "get", "name": name})
+
+    @RequestMethod
+    def release(self, name: str, token: int, *, slot: int = 0) -> Request[bool]:
+        """Take a permit from its holder; false if the token is not that of the permit any more."""
+        members = {"op": "release", "name": name, "token": token, "slot": slot}
+        return self._one(lambda result: result.released, members)
+
+    def _one(self, read: Callable[[LockResult], T], members: Json) -> Request[T]:
+        body = encode({"operations": [members]})
+
+        def read_body(answer: bytes) -> T:
+            return read(_decode_locks(answer).results[0])
+
+        return Request("POST", path_of("locks"), read_body, body)
+
+
 class Kv(Resource[S_co]):
     """Keys and values.
 
@@ -741,6 +767,7 @@ class _Results(msgspec.Struct, Generic[T]):
     results: list[T]
 
 
+_decode_locks: Final = msgspec.json.Decoder(LockResults).decode
 _decode_timer_changes: Final = msgspec.json.Decoder(_Results[TimerChange]).decode
 _READS: Final = frozenset({"get", "getMany", "getPrefix", "check"})
 _decode_call: Final = msgspec.json.Decoder(_Results[Json]).decode

@@ -495,6 +495,37 @@ class TimerPage(msgspec.Struct, rename="camel", kw_only=True):
     """`after` of the next page; None on the last one."""
 
 
+class LockHolder(msgspec.Struct, rename="camel", kw_only=True):
+    """Who holds a permit of a lock."""
+
+    slot: int
+    owner: str | None
+    token: int = 0
+    """This and the rest: where it was asked who holds it."""
+    since: datetime | None = None
+    expires_at: datetime | None = None
+    renewed_at: datetime | None = None
+
+
+class LockResult(msgspec.Struct, kw_only=True):
+    """What became of an operation on a lock."""
+
+    acquired: bool = False
+    renewed: bool = False
+    released: bool = False
+    held: bool = False
+    slot: int = 0
+    token: int = 0
+    guard: dict[str, Any] = {}
+    holders: list[LockHolder] = []
+
+
+class LockResults(msgspec.Struct):
+    """What became of the operations of a call."""
+
+    results: list[LockResult]
+
+
 class Entry(msgspec.Struct, rename="camel", kw_only=True):
     """A key with its value."""
 

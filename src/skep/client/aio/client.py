@@ -9,6 +9,7 @@ from uuid import uuid4
 
 from skep.client.aio.buffer import Buffer
 from skep.client.aio.consumption import Consumption, pop_messages
+from skep.client.aio.lock import Lock
 from skep.client.aio.message import Message, Settlement, send_acks
 from skep.client.aio.session import Session
 from skep.client.aio.transaction import Transaction
@@ -226,6 +227,50 @@ class AsyncClient(ClientBase[Session, Consumption]):
         It commits only while the leases of the acknowledged messages are held.
         """
         return Transaction(self.session, self._ids, self._telemetry)
+
+    def lock(
+        self,
+        name: str,
+        *,
+        ttl_s: int,
+        wait_s: float = 0,
+        owner: str | None = None,
+        renews: bool = True,
+    ) -> Lock:
+        """Return a lock; entering its block acquires it, leaving releases it.
+
+            async with client.lock("daily-report", ttl_s=30, wait_s=60) as lock:
+                await write_report(fencing_token=lock.token)
+
+        Args:
+            name: Which lock.
+            ttl_s: How long it stays held if this process dies; it is renewed meanwhile.
+            wait_s: How long entering waits in line; `Refused` if it is still held then.
+            owner: Who holds it; two with one owner are one holder. Unique unless given.
+            renews: Whether it is renewed in the background.
+        """
+        return self.semaphore(name, 1, ttl_s=ttl_s, wait_s=wait_s, owner=owner, renews=renews)
+
+    def semaphore(
+        self,
+        name: str,
+        limit: int,
+        *,
+        ttl_s: int,
+        wait_s: float = 0,
+        owner: str | None = None,
+        renews: bool = True,
+    ) -> Lock:
+        """Return one of so many permits, as `lock` does; all callers must say the same limit."""
+        return Lock(
+            self.session,
+            name,
+            ttl_s=ttl_s,
+            limit=limit,
+            owner=owner,
+            wait_s=wait_s,
+            renews=renews,
+        )
 
     async def wait_for_operation(self, queued: QueuedOperation) -> PushResults:
         """Wait until a queued push is done; return its results.
