@@ -42,5 +42,25 @@ async def take_back(queen, name):
     return {"acquired": await other.acquire(), "renewed": await lock.renew(), "held": lock.held}
 
 
+async def guard(queen, name):
+    lock = queen.lock(name, ttl_seconds=30, auto_renew=False)
+    await lock.acquire()
+
+    async def push(number):
+        bundle = queen.transaction().guard(lock)
+        return await bundle.queue(name).push([{"data": number}]).commit()
+
+    held = await push(1)
+    await queen.kv.delete("queen-locks", f"{name}#0")
+    await queen.lock(name, ttl_seconds=30).acquire()
+    lost = await push(2)
+    messages = await queen.queue(name).batch(10).pop()
+    return {
+        "success": [held["success"], lost["success"]],
+        "lost": [lost["reason"], lost["kvReason"], lock.held],
+        "stored": stage.payloads(messages),
+    }
+
+
 if __name__ == "__main__":
     stage.play(globals())

@@ -29,3 +29,11 @@ def test_a_semaphore_has_as_many_permits_as_its_limit(play):
 
 def test_a_lock_whose_key_is_deleted_is_free(play):
     assert play("take_back") == {"acquired": True, "renewed": False, "held": False}
+
+
+def test_a_guarded_bundle_is_stored_for_the_holder_alone(play):
+    assert play("guard") == {
+        "success": [True, False],
+        "lost": ["kv_precondition", "version", False],
+        "stored": [1],
+    }
