@@ -357,7 +357,7 @@ def test_the_archive_has_one_warehouse(shop, tmp_path):
     shop.push_old(1)
     first, shop.warehouse = shop.warehouse, None
     plan_without = {"queues": ("orders",)}
-    with pytest.raises(WrongWarehouse, match="has no warehouse yet"):
+    with pytest.raises(WrongWarehouse, match="There is no warehouse yet"):
         archive_without_warehouse(shop, **plan_without)
     shop.warehouse = first
     shop.archive()

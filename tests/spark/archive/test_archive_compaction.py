@@ -12,7 +12,7 @@ from skep.spark.archive.archiver import ArchiveBusy, archive_lock
 from skep.spark.archive.compaction import CompactionPlan, MergeTask, compact_lake, merge_files
 from skep.spark.archive.copy_task import BYTES_PER_GROUP, FileWriter, rows_by_day
 from skep.spark.archive.erasures import LakeFile
-from skep.spark.archive.lake import LOCK_TABLE
+from skep.spark.archive.lake import LOCK_TABLES
 from skep.spark.archive.schema import ARROW_SCHEMA, parquet
 from skep.spark.archive.storage import Storage
 from skep.spark.runtime.postgres import forget_connections
@@ -239,7 +239,7 @@ def test_cleaning_waits_for_whoever_is_about_to_commit(scattered):
         with scattered.lake() as lake, lake.connect() as connection, connection.begin():
             connection.execute(text("set local lock_timeout = '50ms'"))
             with pytest.raises(OperationalError, match="lock timeout"):
-                connection.execute(text(LOCK_TABLE))
+                connection.execute(text(LOCK_TABLES))
             tried.append(step)
 
     scattered.archive(on_step=clean)

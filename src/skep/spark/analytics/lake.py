@@ -34,11 +34,9 @@ from skep.spark.analytics.hours import DAY, begin_of_day
 from skep.spark.archive.erasures import planned_files
 from skep.spark.archive.lake import NAMESPACE, ORPHAN_AGE, Lake, below, not_below
 from skep.spark.archive.schema import parquet
-from skep.spark.archive.storage import warehouse_address
 from skep.spark.runtime.arrow import pa
 from skep.telemetry.histograms import LAG_BOUNDS_MS, quantile
 
-SYSTEM: Final = "select skep.system_identity()"
 KEEP: Final = DAY
 """How long queries that were planned find what a later run has replaced."""
 _NESTED_ID: Final = 100
@@ -173,13 +171,9 @@ class AnalyticsLake:
         """Return where the tables lie: where others do, beside the archive, or where it would."""
         if others := [name for name in TABLES if name not in missing]:
             return self._table(others[0]).location().rpartition("/")[0]
-        if self.lake.has_table():
-            return f"{self.lake.table().location().rpartition('/')[0]}/analytics"
-        if self.warehouse is None:
+        if self.warehouse is None and not self.lake.has_table():
             return None
-        with self.lake.connect() as connection:
-            system = str(connection.scalar(text(SYSTEM))).replace(":", "-")
-        return f"{warehouse_address(self.warehouse)}/{system}/analytics"
+        return f"{self.lake.root(self.warehouse)}/analytics"
 
     def write_day(self, connection: Connection, moment: datetime) -> None:
         """Write the day that a moment lies in anew, in the transaction that is under way."""

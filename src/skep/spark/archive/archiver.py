@@ -45,7 +45,6 @@ SEGMENTS_PER_SWEEP: Final = 1_000
 EVERYTHING: Final = 2**31 - 1
 
 WORK: Final = "select * from skep.archive_work(:queues)"
-SYSTEM: Final = "select skep.system_identity()"
 BEGIN: Final = (
     "select run_id::text, attempt, since, upto "
     "from skep.begin_archive(:queue_id, :messages, :segments)"
@@ -129,8 +128,7 @@ class Archiver:
             work = self._work(connection)
             if not work:
                 return done
-            system = connection.scalar(text(SYSTEM))
-            self.lake.ensure_table(self.plan.warehouse, str(system))
+            self.lake.ensure_table(self.plan.warehouse)
             for row in work:
                 self._archive_queue(connection, row, done)
         return done
@@ -217,7 +215,7 @@ class Archiver:
                     "over, or its queue was deleted"
                 )
             self.on_step("finished")
-            self.lake.add(self._table(run), files, run=run.run_id)
+            self.lake.add(self._table(run), files, {"skep.run": run.run_id})
             self.on_step("added")
             # Last, because pushes into the partitions wait from here to the end of the transaction.
             deleted = _delete(connection, run.run_id, run.queue_id, run.since - 1, EVERYTHING)

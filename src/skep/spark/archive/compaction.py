@@ -1,7 +1,8 @@
 """Keep the lake in good shape: few large files instead of many small ones, and no old snapshots.
 
-Every archive run leaves a file for each task and day. Small files of the same queue and day are
-merged in the order of addresses, and replaced in one commit. Files from which another program
+Every archive run leaves a file for each task and day, every micro-batch of a pipeline one for each
+task. Small files of the same partition are merged in the order of addresses, and replaced in one
+commit. Files from which another program
 deleted rows are written anew without them, whatever their size. Readers that planned before still
 find the old files, until the snapshots that know them are older than `keep_s`; then snapshots and
 files go. So do files that no snapshot ever knew, left by a process that died, once they are so old
@@ -20,7 +21,7 @@ from uuid import uuid4
 from pyiceberg.table import Table
 
 from skep.spark.archive.archiver import archive_lock
-from skep.spark.archive.copy_task import Copied, FileWriter
+from skep.spark.archive.copy_task import Copied, writing
 from skep.spark.archive.erasures import Erased, LakeFile, PlannedFile, planned_files
 from skep.spark.archive.lake import ORPHAN_AGE, Lake
 from skep.spark.archive.read import batches_of
@@ -81,8 +82,7 @@ def merge_files(task: MergeTask) -> Copied:
     storage = Storage(task.storage)
     layout = task.files[0].layout
     schema = ARROW_SCHEMA if layout is None else layout.schema
-    with storage.create(task.address) as stream:
-        writer = FileWriter(task.address, stream, layout)
+    with writing(storage, layout) as merged:
         for file in task.files:
             erased = Erased(storage, file)
             with storage.read(file.address) as opened, parquet.ParquetFile(opened) as content:
@@ -91,12 +91,8 @@ def merge_files(task: MergeTask) -> Copied:
                     kept = erased.kept(rows, position)
                     if kept.any():
                         left = rows if kept.all() else rows.filter(pa.array(kept))
-                        writer.add(left.cast(schema))
-        writer.finish()
-    if not writer.messages:
-        storage.remove([task.address])
-        return Copied()
-    return Copied((task.address,), writer.messages, writer.bytes)
+                        merged.add(task.address, left.cast(schema))
+        return merged.finish()
 
 
 def compact_lake(
@@ -181,7 +177,7 @@ def _replace(
 
 
 def groups_to_merge(files: Iterable[PlannedFile], plan: CompactionPlan) -> Iterator[Group]:
-    """Yield files of the same queue and day that should become one.
+    """Yield files of the same partition that should become one, such as of a queue and day.
 
     These are small ones, and those from which rows were deleted.
     """
@@ -193,8 +189,9 @@ def groups_to_merge(files: Iterable[PlannedFile], plan: CompactionPlan) -> Itera
             and file.file_size_in_bytes < plan.target_bytes * SMALL
         )
         if is_small or each.erasures:
-            by_place.setdefault((file.partition[0], file.partition[1]), []).append(each)
-    for _, group in sorted(by_place.items()):
+            place = tuple(file.partition[at] for at in range(len(file.partition)))
+            by_place.setdefault((file.spec_id, *place), []).append(each)
+    for _, group in sorted(by_place.items(), key=lambda place: str(place[0])):
         packed = _packed(sorted(group, key=lambda each: each.described().order), plan)
         yield from (each for each in packed if len(each) > 1 or any(one.erasures for one in each))
 

@@ -8,8 +8,8 @@ that was given up, but lives on, must not touch what is in the catalog by then.
 Deleted messages are left out. Expired ones are copied, and so are sealed ones, still sealed.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any, Final, NamedTuple
@@ -71,25 +71,12 @@ def copy_split(task: CopyTask) -> Copied:
     found = source.stream(
         span_statement(task.span, partitions, ("queue", "partition", "created_at"))
     )
-    with ExitStack() as files:
-        writers: dict[date, FileWriter] = {}
+    with writing(Storage(task.storage), task.layout) as files:
         for day, rows in rows_by_day(found, task.queue_id, task.layout):
-            if day not in writers:
-                address = f"{task.address}-{day}.parquet"
-                stream = files.enter_context(Storage(task.storage).create(address))
-                writers[day] = FileWriter(address, stream, task.layout)
-            writers[day].add(rows)
-            if sum(writer.waiting_bytes for writer in writers.values()) >= BYTES_PER_GROUP:
-                max(writers.values(), key=lambda writer: writer.waiting_bytes).write_group()
-        for writer in writers.values():
-            writer.finish()
+            files.add(f"{task.address}-{day}.parquet", rows)
+        copied = files.finish()
         _require_attempt(source, task)
-    done = sorted(writers.values(), key=lambda writer: writer.address)
-    return Copied(
-        tuple(writer.address for writer in done),
-        sum(writer.messages for writer in done),
-        sum(writer.bytes for writer in done),
-    )
+    return copied
 
 
 def _require_attempt(source: Database, task: CopyTask) -> None:
@@ -99,6 +86,44 @@ def _require_attempt(source: Database, task: CopyTask) -> None:
             f"attempt {task.attempt} of archive run {task.run_id} is over: another process has "
             "taken the run over, or finished it"
         )
+
+
+class FileSet:
+    """Files in the making, by their addresses; they get their names when `writing` ends."""
+
+    def __init__(self, storage: Storage, layout: TypedLayout | None, opened: ExitStack) -> None:
+        self._storage, self._layout, self._opened = storage, layout, opened
+        self._writers: Final[dict[str, FileWriter]] = {}
+
+    def add(self, address: str, rows: Any) -> None:
+        """Add a record batch or a table to a file."""
+        if address not in self._writers:
+            stream = self._opened.enter_context(self._storage.create(address))
+            writer = FileWriter(address, stream, self._layout)
+            self._opened.callback(writer.close)  # before its stream, also after a failure
+            self._writers[address] = writer
+        self._writers[address].add(rows)
+        writers = self._writers.values()
+        if sum(writer.waiting_bytes for writer in writers) >= BYTES_PER_GROUP:
+            max(writers, key=lambda writer: writer.waiting_bytes).write_group()
+
+    def finish(self) -> Copied:
+        """Write the rest and the ends of the files; return what is in them."""
+        done = [self._writers[address] for address in sorted(self._writers)]
+        for writer in done:
+            writer.finish()
+        return Copied(
+            tuple(writer.address for writer in done),
+            sum(writer.messages for writer in done),
+            sum(writer.bytes for writer in done),
+        )
+
+
+@contextmanager
+def writing(storage: Storage, layout: TypedLayout | None) -> Generator[FileSet]:
+    """Write files that exist only if the block ends well."""
+    with ExitStack() as opened:
+        yield FileSet(storage, layout, opened)
 
 
 class FileWriter:
@@ -134,8 +159,12 @@ class FileWriter:
     def finish(self) -> None:
         """Write the rest and the end of the file; it gets its name when its stream is closed."""
         self.write_group()
-        self._file.close()
+        self.close()
         self.bytes = self._stream.tell()
+
+    def close(self) -> None:
+        """Write the end of the file as it is."""
+        self._file.close()
 
     def write_group(self) -> None:
         """Write what waits, as a row group."""

@@ -51,7 +51,7 @@ class LakeFile:
     xid_max: int
     erasures: tuple[Erasure, ...] = ()
     layout: TypedLayout | None = None
-    """Of a typed table; None for the table of all queues."""
+    """None for the table of all queues."""
 
     @property
     def order(self) -> tuple[int, int, str]:
@@ -68,14 +68,16 @@ class PlannedFile(NamedTuple):
 
     def described(self) -> LakeFile:
         """Return what readers of messages need to know of it."""
-        file = self.file
-        low, high = (file.lower_bounds or {})[XID_FIELD], (file.upper_bounds or {})[XID_FIELD]
+        file, xids = self.file, (0, 0)
+        if self.layout is None or self.layout.holds_messages:
+            bounds = (file.lower_bounds or {})[XID_FIELD], (file.upper_bounds or {})[XID_FIELD]
+            low, high = (int(from_bytes(LongType(), bound)) for bound in bounds)
+            xids = low, high
         return LakeFile(
             file.file_path,
             file.record_count,
             file.file_size_in_bytes,
-            int(from_bytes(LongType(), low)),
-            int(from_bytes(LongType(), high)),
+            *xids,
             self.erasures,
             self.layout,
         )

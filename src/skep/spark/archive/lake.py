@@ -30,7 +30,7 @@ from skep.model.schema_name import Schema, split_schema
 from skep.spark.archive.erasures import LakeFile, planned_files
 from skep.spark.archive.schema import PARTITIONING, TABLE_PROPERTIES, TABLE_SCHEMA
 from skep.spark.archive.storage import Storage, warehouse_address
-from skep.spark.archive.typed_table import find_typed_table, typed_tables
+from skep.spark.archive.typed_table import RESULTS, find_typed_table, tables_of, typed_tables
 from skep.spark.runtime.arrow import pa
 
 CATALOG: Final = "skep"
@@ -40,10 +40,14 @@ TABLE: Final = f"{NAMESPACE}.messages"
 ORPHAN_AGE: Final = timedelta(days=3)
 """The default of Iceberg: how long the writing of a file and its commit may be apart."""
 
-LOCK_TABLE: Final = "select from skep_lake.iceberg_tables for update"
+# In one order: several processes that commit at a time must not wait for each other in a circle.
+LOCK_TABLES: Final = (
+    "select from skep_lake.iceberg_tables order by table_namespace, table_name for update"
+)
 # The name stands in the text, where that of another schema takes the place of `skep`.
 LOCK: Final = "select pg_try_advisory_lock(hashtext('skep.{name}'))"
 UNLOCK: Final = "select pg_advisory_unlock(hashtext('skep.{name}'))"
+SYSTEM: Final = "select skep.system_identity()"
 OPEN_RUNS: Final = "select id::text from skep.archive_run"
 
 
@@ -105,11 +109,11 @@ class Lake:
     def transaction(self) -> Generator[Connection]:
         """Run the catalog in a transaction that commits at the end.
 
-        It locks the row of the table first: no other process is about to commit files that the
+        It locks the rows of the tables first: no other process is about to commit files that the
         catalog does not know yet, even if the advisory lock of the archive was lost.
         """
         with self._engine.connect() as connection, connection.begin():
-            connection.execute(text(LOCK_TABLE))
+            connection.execute(text(LOCK_TABLES))
             lent: Any = connection
             self.catalog.engine = lent
             try:
@@ -125,6 +129,12 @@ class Lake:
             raise NotFound("there is no archive in this database yet") from None
 
     def tables(self) -> list[Table]:
+        """Return all tables of messages, and those that pipelines write; raise `NotFound`."""
+        results = tables_of(self, RESULTS)
+        messages = self.message_tables() if self.has_table() or not results else []
+        return [*messages, *results]
+
+    def message_tables(self) -> list[Table]:
         """Return the table of all queues, and the typed ones."""
         return [self.table(), *typed_tables(self)]
 
@@ -132,21 +142,35 @@ class Lake:
         """Tell whether something was ever archived."""
         return self.catalog.table_exists(TABLE)
 
-    def ensure_table(self, warehouse: str | None, system: str) -> Table:
+    def root(self, warehouse: str | None) -> str:
+        """Return where the tables of this database lie: beside the archive, or in a warehouse.
+
+        Raises `WrongWarehouse` if there is neither.
+        """
+        if self.has_table():
+            return self.table().location().rpartition("/")[0]
+        if warehouse is None:
+            raise WrongWarehouse(
+                "There is no warehouse yet: pass --warehouse, or set archive_warehouse"
+            )
+        return f"{warehouse_address(warehouse)}/{self.system().replace(':', '-')}"
+
+    def system(self) -> str:
+        """Return the name of the database, as positions have it."""
+        with self.connect() as connection:
+            return str(connection.scalar(text(SYSTEM)))
+
+    def ensure_table(self, warehouse: str | None) -> Table:
         """Return the table; make it in a warehouse if there is none.
 
-        `system` names the database as positions do. Raises `WrongWarehouse` if the files lie
-        somewhere else, or there is neither a table nor a warehouse.
+        Raises `WrongWarehouse` if the files lie somewhere else, or there is neither a table nor a
+        warehouse.
         """
         wanted = None if warehouse is None else warehouse_address(warehouse)
         if not self.has_table():
-            if wanted is None:
-                raise WrongWarehouse(
-                    "The archive has no warehouse yet: pass --warehouse, or set archive_warehouse"
-                )
+            location = f"{self.root(warehouse)}/messages"
             self.catalog.create_namespace_if_not_exists(NAMESPACE)
             catalog: Any = self.catalog  # its signature names types of PyArrow
-            location = f"{wanted}/{system.replace(':', '-')}/messages"
             catalog.create_table(
                 TABLE, TABLE_SCHEMA, location, PARTITIONING, properties=TABLE_PROPERTIES
             )
@@ -186,7 +210,8 @@ class Lake:
         ]
         filters = (compare(column, bound) for compare, column, bound in bounds if bound is not None)
         chosen = list(filters)
-        tables = self.tables() if queue is None else [self.table(), find_typed_table(self, queue)]
+        typed = [] if queue is None else [self.table(), find_typed_table(self, queue)]
+        tables = typed or self.message_tables()
         found = [
             each.described()
             for table in tables
@@ -206,23 +231,29 @@ class Lake:
 
         Raises `RowsDeleted` if they would read some.
         """
-        found = self.files(queue, since=since, until=until)
-        if changed := sum(bool(file.erasures) for file in found):
-            raise RowsDeleted(
-                f"another program deleted rows of {changed} of {len(found)} files, which still "
-                "hold them: run `skep archive compact` first, or read the table by its catalog"
-            )
-        return found
+        return without_erasures(self.files(queue, since=since, until=until))
 
-    def add(self, table: Table, addresses: Iterable[str], **notes: str) -> None:
-        """Commit new files, in the transaction that is under way."""
+    def add(
+        self,
+        table: Table,
+        addresses: Iterable[str],
+        notes: Mapping[str, str],
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        """Commit new files, in the transaction that is under way.
+
+        `notes` describe the snapshot; `properties` of the table change with it.
+        """
         chosen = list(addresses)
         if chosen:
-            table.add_files(
-                chosen,
-                snapshot_properties={f"skep.{name}": text for name, text in notes.items()},
-                check_duplicate_files=False,  # their names are new, and looking reads everything
-            )
+            with table.transaction() as change:
+                change.add_files(
+                    chosen,
+                    snapshot_properties=dict(notes),
+                    check_duplicate_files=False,  # their names are new, and looking reads all
+                )
+                if properties:
+                    change.set_properties(dict(properties))
         self.force(table)
 
     def replace(self, table: Table, old: Iterable[DataFile], new: Iterable[str]) -> None:
@@ -302,6 +333,16 @@ class Lake:
                     with suppress(SQLAlchemyError):
                         connection.execute(text(UNLOCK.format(name=name)))
                 connection.invalidate()
+
+
+def without_erasures(files: list[LakeFile]) -> list[LakeFile]:
+    """Return files as they are; raise `RowsDeleted` if they hold rows that were deleted."""
+    if changed := sum(bool(file.erasures) for file in files):
+        raise RowsDeleted(
+            f"another program deleted rows of {changed} of {len(files)} files, which still "
+            "hold them: run `skep archive compact` first, or read the table by its catalog"
+        )
+    return files
 
 
 @contextmanager

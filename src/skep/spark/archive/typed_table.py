@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+from pyiceberg.io import pyarrow as _pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import (
+    BinaryType,
     BooleanType,
     DateType,
     DoubleType,
@@ -48,8 +50,11 @@ if TYPE_CHECKING:
     from skep.spark.archive.erasures import LakeFile
     from skep.spark.archive.lake import Lake
 
+_conversions: Final[Any] = _pyarrow  # it names types of PyArrow, which has none
 QUEUES: Final = "queues"
 """The namespace of these tables; each has the name of its queue."""
+RESULTS: Final = "pipelines"
+"""The namespace of tables that pipelines write; see `skep.spark.archive.result_table`."""
 RESERVED: Final = (*ARROW_SCHEMA.names, REST, MISFIT)
 _COLUMNS: Final = "skep.columns"
 _FIELD_ID: Final = b"PARQUET:field_id"
@@ -67,6 +72,7 @@ _ICEBERG: Final[Mapping[str, IcebergType]] = {
     "json": StringType(),
 }
 _ARROW: Final[Mapping[type[IcebergType], Any]] = {
+    BinaryType: pa.binary(),
     BooleanType: pa.bool_(),
     IntegerType: pa.int32(),
     LongType: pa.int64(),
@@ -84,10 +90,14 @@ class TypedLayout:
     columns: Columns
     schema: Any
     """Of Arrow: all columns, with the ids of fields."""
+    holds_messages: bool = True
+    """Not results of a pipeline, which have columns of their own only."""
 
     @property
     def simple(self) -> list[str]:
-        """The columns made from payloads that have least and greatest values in the files."""
+        """The columns of its own that have least and greatest values in the files."""
+        if not self.holds_messages:
+            return [each.name for each in self.schema if not pa.types.is_nested(each.type)]
         kinds = {each.name: each.kind for each in self.columns}
         return [name for name, kind in kinds.items() if isinstance(kind, str) and kind != "json"]
 
@@ -95,10 +105,12 @@ class TypedLayout:
 def layout_of(table: Table) -> TypedLayout | None:
     """Return the layout of a table; None for the table of all queues, and for others."""
     stored = table.properties.get(_COLUMNS)
-    if stored is None:
+    is_result = table.name()[0] == RESULTS
+    if stored is None and not is_result:
         return None
-    columns = msgspec.json.decode(stored, type=Columns)
-    return TypedLayout(columns, pa.schema([_arrow_field(each) for each in table.schema().fields]))
+    columns: Columns = () if stored is None else msgspec.json.decode(stored, type=Columns)
+    schema = pa.schema([_arrow_field(each) for each in table.schema().fields])
+    return TypedLayout(columns, schema, holds_messages=not is_result)
 
 
 def find_typed_table(lake: "Lake", queue: str) -> Table | None:
@@ -111,8 +123,13 @@ def find_typed_table(lake: "Lake", queue: str) -> Table | None:
 
 def typed_tables(lake: "Lake") -> list[Table]:
     """Return the tables of all queues that have one."""
+    return tables_of(lake, QUEUES)
+
+
+def tables_of(lake: "Lake", namespace: str) -> list[Table]:
+    """Return the tables of a namespace, by name."""
     try:
-        names = lake.catalog.list_tables(QUEUES)
+        names = lake.catalog.list_tables(namespace)
     except NoSuchNamespaceError:
         return []
     return [lake.catalog.load_table(name) for name in sorted(names)]
@@ -126,12 +143,12 @@ def ensure_typed_table(lake: "Lake", queue: str, json_schema: Any) -> Table:
     table = find_typed_table(lake, queue)
     if table is None:
         lake.catalog.create_namespace_if_not_exists(QUEUES)
-        root = lake.table().location().rpartition("/")[0]
+        root = lake.root(None)
         catalog: Any = lake.catalog  # its signature names types of PyArrow
         made: Table = catalog.create_table(
             (QUEUES, queue),
             TABLE_SCHEMA,
-            f"{root}/{QUEUES}/{_directory(queue)}",
+            f"{root}/{QUEUES}/{directory_of(queue)}",
             PARTITIONING,
             properties={**_properties(), _COLUMNS: "[]"},
         )
@@ -189,10 +206,10 @@ def _properties() -> dict[str, str]:
     return {**TABLE_PROPERTIES, **default, **measured, **unmeasured}
 
 
-def _directory(queue: str) -> str:
-    """Return the name of a directory: any file system takes it, and no other queue has it."""
-    plain = re.sub(r"[^A-Za-z0-9_-]", "_", queue)[:60]
-    return f"{plain}-{hashlib.sha256(queue.encode()).hexdigest()[:8]}"
+def directory_of(name: str) -> str:
+    """Return the name of a directory: any file system takes it, and no other name has it."""
+    plain = re.sub(r"[^A-Za-z0-9_-]", "_", name)[:60]
+    return f"{plain}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
 def _arrow_field(field: NestedField) -> Any:
@@ -213,7 +230,7 @@ def _arrow_type(kind: IcebergType) -> Any:
             _with_id("key", _arrow_type(kind.key_type), kind.key_id, nullable=False),
             _with_id("value", _arrow_type(kind.value_type), kind.value_id),
         )
-    return _ARROW[type(kind)]
+    return _ARROW[type(kind)] if type(kind) in _ARROW else _conversions.schema_to_pyarrow(kind)
 
 
 def stored_names(file_schema: Any, wanted: Any) -> dict[str, str | None]:

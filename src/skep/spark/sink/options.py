@@ -22,6 +22,9 @@ from skep.spark.source.options import (
     take_options,
 )
 
+RESULT_TABLE: Final = "resultTable"
+"""By this option pipelines hand over their table of the lake; it is not for users."""
+
 WRITE_ID_CHARS_MAX: Final = 150
 """It is part of the transaction ids that the writer makes up."""
 

@@ -10,6 +10,7 @@ from pyspark.sql.datasource import DataSource
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
+    from skep.spark.sink.result_writer import ResultWriter
     from skep.spark.sink.writer import SkepStreamWriter, SkepWriter
     from skep.spark.source.readers import SkepReader, SkepStreamReader
 
@@ -49,8 +50,16 @@ class SkepDataSource(DataSource):
 
         return SkepWriter(self.options, schema, overwrite=overwrite)
 
-    def streamWriter(self, schema: "StructType", overwrite: bool) -> "SkepStreamWriter":  # noqa: N802 (Spark's)
+    def streamWriter(  # noqa: N802 (Spark's)
+        self, schema: "StructType", overwrite: bool
+    ) -> "SkepStreamWriter | ResultWriter":
         """Return what writes a stream."""
-        from skep.spark.sink.writer import SkepStreamWriter  # noqa: PLC0415 (see the module)
+        from skep.spark.sink.options import RESULT_TABLE  # noqa: PLC0415 (see the module)
+
+        if RESULT_TABLE in self.options:
+            from skep.spark.sink.result_writer import ResultWriter  # noqa: PLC0415
+
+            return ResultWriter(self.options)
+        from skep.spark.sink.writer import SkepStreamWriter  # noqa: PLC0415
 
         return SkepStreamWriter(self.options, schema, overwrite=overwrite)

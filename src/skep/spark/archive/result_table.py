@@ -1,0 +1,261 @@
+"""Iceberg tables that pipelines write, in the catalog of the archive.
+
+A table belongs to one query, and its properties say how far that has come: the number of the last
+micro-batch whose rows are in it. Files and number change in one commit. Spark repeats a micro-batch
+whose end it has not noted; the number shows that its rows are there. So nothing is there twice, and
+nothing is missing. Files are never removed here: a process that lost the answer of its commit
+cannot tell which ones the table has. Compaction removes the others when they are old.
+
+The commit holds the lock of `Lake.transaction`, and the catalog takes it only if the table is the
+one that was looked at. A process that was replaced finds another generation in the table than its
+own: beginning anew makes the table anew.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+from uuid import uuid4
+
+import msgspec
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException
+from pyiceberg.table import Table
+
+from skep.model.errors import NotFound, Refused
+from skep.spark.archive.copy_task import writing
+from skep.spark.archive.erasures import LakeFile, planned_files
+from skep.spark.archive.lake import Lake, without_erasures
+from skep.spark.archive.storage import Storage
+from skep.spark.archive.typed_table import RESULTS, TypedLayout, directory_of, layout_of
+from skep.spark.runtime.arrow import pa
+
+OWNER: Final = "skep.pipeline"
+EPOCH: Final = "skep.epoch"
+"""The last micro-batch that was committed."""
+_GENERATION: Final = "skep.generation"
+_SYSTEM: Final = "skep.system"
+
+SNAPSHOTS_MAX: Final = 200
+SNAPSHOTS_KEPT: Final = 100
+"""Every commit goes through all of them, and there may be one a second."""
+
+_PROPERTIES: Final = {
+    "write.parquet.compression-codec": "zstd",
+    "write.metadata.metrics.default": "truncate(16)",
+    "write.metadata.previous-versions-max": "20",
+    "write.metadata.delete-after-commit.enabled": "true",
+    "commit.manifest-merge.enabled": "true",
+}
+
+
+class TableTaken(Refused):
+    """The table is not this query's, or holds what the query would write again."""
+
+
+class UnfitForTable(Refused):
+    """Results cannot be rows of the table."""
+
+
+class ResultTable(msgspec.Struct, frozen=True, kw_only=True):
+    """What tasks and the driver need to know of a table that was opened for a run."""
+
+    name: str
+    pipeline: str
+    generation: str
+    location: str
+    schema: bytes
+    """Of Arrow: all columns, with the ids of fields."""
+    partition_by: tuple[str, ...]
+
+    @property
+    def spelled(self) -> str:
+        """As the text of an option."""
+        return msgspec.json.encode(self).decode()
+
+    @property
+    def layout(self) -> TypedLayout:
+        """What the writer of a file needs to know."""
+        schema = pa.ipc.read_schema(pa.py_buffer(self.schema))
+        return TypedLayout((), schema, holds_messages=False)
+
+
+def open_result_table(
+    lake: Lake,
+    name: str,
+    schema: Any,
+    partition_by: Sequence[str],
+    *,
+    pipeline: str,
+    warehouse: str | None,
+    is_new: bool,
+    is_reset: bool,
+) -> ResultTable:
+    """Return the table of a query; make it if the query begins, anew if it was reset.
+
+    To be called under the lock of the pipeline. `schema` is Arrow's. Raises `TableTaken`,
+    `UnfitForTable`, or `WrongWarehouse` if there is no place for it.
+    """
+    if missing := [each for each in partition_by if each not in schema.names]:
+        raise UnfitForTable(
+            f"table {name} is to be partitioned by {', '.join(missing)}, which the results do not "
+            f"have; they have {', '.join(schema.names)}"
+        )
+    with lake.transaction():
+        table = find_result_table(lake, name)
+        if table is not None and _is_to_be_made(lake, table, pipeline, is_new, is_reset):
+            lake.catalog.drop_table((RESULTS, name))  # its files stay until they are old
+            table = None
+        elif table is None and not (is_new or is_reset):
+            raise TableTaken(
+                f"table {name} is gone, with all that pipeline {pipeline} wrote to it: "
+                "--reset makes and writes it again"
+            )
+        if table is None:
+            table = _made(lake, name, schema, partition_by, pipeline, warehouse)
+    layout = layout_of(table)
+    if layout is None or layout.schema.names != schema.names:
+        raise UnfitForTable(
+            f"table {name} has the columns {', '.join(table.schema().column_names)}, and the "
+            f"results {', '.join(schema.names)}: --reset makes the table anew"
+        )
+    return ResultTable(
+        name=name,
+        pipeline=pipeline,
+        generation=table.properties[_GENERATION],
+        location=table.location(),
+        schema=layout.schema.serialize().to_pybytes(),
+        partition_by=tuple(partition_by),
+    )
+
+
+def _is_to_be_made(lake: Lake, table: Table, pipeline: str, is_new: bool, is_reset: bool) -> bool:
+    """Tell whether to make a table anew; raise `TableTaken` if it must stay as it is."""
+    name, owner = ".".join(table.name()), table.properties.get(OWNER)
+    if owner != pipeline:
+        whose = "another program" if owner is None else f"pipeline {owner}"
+        raise TableTaken(f"table {name} belongs to {whose}: choose another name")
+    if table.properties.get(_SYSTEM) != lake.system():
+        raise TableTaken(
+            f"table {name} belongs to the server this database was restored from: choose another "
+            "name, or run `select skep.forget_archive()` once to begin with no tables. After "
+            "pg_upgrade run `skep adopt`"
+        )
+    if is_new and not is_reset and EPOCH in table.properties:
+        raise TableTaken(
+            f"table {name} has what pipeline {pipeline} wrote from another checkpoint: --reset "
+            "makes it anew and writes it again"
+        )
+    return is_new or is_reset
+
+
+def _made(
+    lake: Lake,
+    name: str,
+    schema: Any,
+    partition_by: Sequence[str],
+    pipeline: str,
+    warehouse: str | None,
+) -> Table:
+    """Make a table without rows, in the transaction that is under way."""
+    lake.catalog.create_namespace_if_not_exists(RESULTS)
+    own = {OWNER: pipeline, _GENERATION: str(uuid4()), _SYSTEM: lake.system()}
+    location = f"{lake.root(warehouse)}/{RESULTS}/{directory_of(name)}"
+    catalog: Any = lake.catalog  # its signature names types of PyArrow
+    try:
+        table: Table = catalog.create_table(
+            (RESULTS, name), schema, location, properties={**_PROPERTIES, **own}
+        )
+        if partition_by:
+            with table.update_spec() as spec:
+                for each in partition_by:
+                    spec.add_identity(each)
+    except (UnsupportedPyArrowTypeException, ValueError, NotImplementedError) as error:
+        raise UnfitForTable(
+            f"the results cannot be a table of Iceberg: {error}. Cast the column to another type"
+        ) from error
+    lake.force(table)
+    return table
+
+
+def find_result_table(lake: Lake, name: str) -> Table | None:
+    """Return a table that a pipeline writes, if there is one of that name."""
+    try:
+        return lake.catalog.load_table((RESULTS, name))
+    except NoSuchTableError:
+        return None
+
+
+def result_files(lake: Lake, name: str) -> list[LakeFile]:
+    """Return the files of a table, for programs that read them as they are.
+
+    Raises `NotFound`, or `RowsDeleted` if they hold rows that another program deleted.
+    """
+    table = find_result_table(lake, name)
+    if table is None:
+        raise NotFound(f"there is no table {name} that a pipeline writes")
+    return without_erasures([each.described() for each in planned_files(table)])
+
+
+def spelled_table(text: str) -> ResultTable:
+    """Read a table as `ResultTable.spelled` writes it."""
+    return msgspec.json.decode(text, type=ResultTable)
+
+
+def write_results(
+    table: ResultTable, storage: Mapping[str, str], batches: Iterable[Any]
+) -> tuple[str, ...]:
+    """Write the rows of a task to files; return their addresses.
+
+    Their names are new for every attempt of a task, so that one which was given up, but lives on,
+    writes over nothing.
+    """
+    attempt, layout = f"{table.location}/data/{uuid4()}", table.layout
+    numbers: dict[tuple[Any, ...], int] = {}
+    with writing(Storage(storage), layout) as files:
+        for batch in batches:
+            rows = pa.Table.from_batches([batch]).cast(layout.schema)
+            for key, part in _parts(rows, table.partition_by):
+                number = numbers.setdefault(key, len(numbers))
+                files.add(f"{attempt}-{number:05d}.parquet", part)
+        return files.finish().files
+
+
+def _parts(rows: Any, columns: Sequence[str]) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """Yield rows by the values of some columns: a file is of one partition of the table."""
+    if not columns:
+        yield from [((), rows)] if rows.num_rows else []
+        return
+    places: dict[tuple[Any, ...], list[int]] = {}
+    values = zip(*(rows.column(name).to_pylist() for name in columns), strict=True)
+    for place, key in enumerate(values):
+        places.setdefault(key, []).append(place)
+    for key, found in places.items():
+        yield key, rows.take(found)
+
+
+def commit_epoch(lake: Lake, opened: ResultTable, epoch: int, files: Iterable[str]) -> bool:
+    """Commit the files of a micro-batch; return False if that was done before.
+
+    Raises `TableTaken` if the table was made anew since it was opened.
+    """
+    with lake.transaction():
+        table = find_result_table(lake, opened.name)
+        if table is None or table.properties.get(_GENERATION) != opened.generation:
+            raise TableTaken(
+                f"table {opened.name} was made anew by another run of pipeline {opened.pipeline}, "
+                "which goes on instead of this one"
+            )
+        if epoch <= int(table.properties.get(EPOCH, -1)):
+            return False
+        notes = {OWNER: opened.pipeline, EPOCH: str(epoch)}
+        lake.add(table, files, notes, {EPOCH: str(epoch)})
+        _forget_snapshots(lake, table)
+    return True
+
+
+def _forget_snapshots(lake: Lake, table: Table) -> None:
+    """Forget the oldest snapshots once there are many; compaction removes their files."""
+    snapshots = sorted(table.metadata.snapshots, key=lambda each: each.timestamp_ms)
+    if len(snapshots) > SNAPSHOTS_MAX:
+        old = [each.snapshot_id for each in snapshots[:-SNAPSHOTS_KEPT]]
+        table.maintenance.expire_snapshots().by_ids(old).commit()
+        lake.force(table)
