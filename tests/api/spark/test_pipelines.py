@@ -13,9 +13,10 @@ RECENT = [
     {"sink": "queue", "number": n, "startedAt": "2026-01-31T08:00:00Z", "rows": 10, "durationMs": n}
     for n in (7, 8)
 ]
+EXPECTED = {"sink": "queue", "name": "odd", "otherwise": "drop", "rows": 9, "failed": 2}
 REPORT = (
     "select * from skep.report_pipeline($1, $2, '{\"queue\": [1]}', 2, 20, 1.5, 5, 6, $3,"
-    f" '{json.dumps(RECENT)}')"
+    f" '{json.dumps(RECENT)}', '{json.dumps([EXPECTED])}')"
 )
 
 
@@ -55,6 +56,7 @@ async def test_a_pipeline_is_listed_and_shown_with_what_it_reported(broker, clie
     assert shown["position"] == {"queue": [1]}
     assert shown["definitionHash"] == "h"
     assert (listed["lastBatch"], shown["recent"]) == (RECENT[-1], RECENT)
+    assert shown["expectations"] == [EXPECTED]
 
 
 async def test_a_page_beyond_the_end_is_empty_and_still_knows_the_total(broker, client, name):

@@ -30,6 +30,18 @@ class PipelineBatch(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     duration_ms: int
 
 
+class PipelineExpectation(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """What a pipeline expects of its results, and how many of the last run met it."""
+
+    sink: str
+    name: str
+    otherwise: Literal["warn", "drop", "fail"]
+    """What happens to a row that does not meet it."""
+    rows: int
+    """All that were looked at."""
+    failed: int
+
+
 class PipelineSummary(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     """How a pipeline is doing, by its last report."""
 
@@ -64,6 +76,7 @@ class PipelineDetail(PipelineSummary, frozen=True, kw_only=True):
     """By sink, the positions of its sources."""
     recent: list[PipelineBatch]
     """The last micro-batches of the run, the oldest first."""
+    expectations: list[PipelineExpectation]
 
 
 class PipelinePage(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,6 +129,7 @@ class ArchivePage(msgspec.Struct, frozen=True, kw_only=True):
     offset: int
 
 
+_expectations: Final = msgspec.json.Decoder(list[PipelineExpectation])
 _recent: Final = msgspec.json.Decoder(list[PipelineBatch])
 
 
@@ -143,6 +157,7 @@ class Pipelines:
             definition=msgspec.Raw(row["definition"].encode()),
             position=None if position is None else msgspec.Raw(position.encode()),
             recent=_batches(row),
+            expectations=_expectations.decode(row["expectations"] or "[]"),
         )
 
     async def stop(self, name: str) -> StopAsked:

@@ -44,9 +44,10 @@ async def test_a_run_that_was_replaced_gets_no_answer_and_changes_nothing(log, r
     assert (await row(log))[0] == "starting"
 
 
-async def test_the_last_batches_are_kept_until_others_are_told(log, run_id):
-    told = REPORT.replace("$6)", "$6, $7)")
-    await log.connection.fetch(told, run_id, "running", None, None, None, None, "[1]")
-    await log.connection.fetch(told, run_id, "running", None, None, None, None, None)
+async def test_batches_and_expectations_are_kept_until_others_are_told(log, run_id):
+    told = REPORT.replace("$6)", "$6, $7, $8)")
+    await log.connection.fetch(told, run_id, "running", None, None, None, None, "[1]", "[2]")
+    await log.connection.fetch(told, run_id, "running", None, None, None, None, None, None)
 
-    assert await log.connection.fetchval("select recent::text from skep.pipeline") == "[1]"
+    kept = "select recent::text, expectations::text from skep.pipeline"
+    assert tuple(await log.connection.fetchrow(kept)) == ("[1]", "[2]")

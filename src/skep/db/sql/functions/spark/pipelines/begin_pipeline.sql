@@ -28,7 +28,7 @@ begin
     checkpoint = excluded.checkpoint, run_id = excluded.run_id, runner = excluded.runner,
     master = excluded.master, state = excluded.state, should_stop = false,
     position = case when p_is_reset then null else p.position end,
-    batches = 0, messages = 0, rate = 0, recent = null, last_error = null,
+    batches = 0, messages = 0, rate = 0, recent = null, expectations = null, last_error = null,
     started_at = excluded.started_at, seen_at = excluded.seen_at, ended_at = null
   where p.definition_hash = p_hash or p_is_reset
   returning p.run_id into v_run_id;
