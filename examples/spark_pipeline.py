@@ -84,7 +84,7 @@ sink:
 trigger: availableNow
 """)
 plan = RunPlan(url=url, checkpoint=str(directory / "checkpoint"), master="local[2,4]")
-done = PipelineRun(pipeline, None, plan).run(threading.Event())
+done = PipelineRun(pipeline, plan).run(threading.Event())
 print(f"read {done.messages} orders in {done.batches} batches")
 
 # %% The result: messages of the queue `revenue`, as a DataFrame

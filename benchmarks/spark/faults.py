@@ -1,11 +1,11 @@
 """Kill things under jobs on Spark, and check every message by ledger.
 
 `python -m benchmarks.spark.faults --kills 20` strikes so often in each way (see `spark.campaign`) a
-pipeline queue -> window -> queue, and then an archive; executors are killed on a standalone cluster
-of two workers. Messages are pushed all the while. At the end every message must be in exactly one
-window, and every window there once; in the archive every message must be there once, none in the
-live log, and no file without a reference. `--during archive-here` archives in the driver itself,
-without Spark, whose start is most of what a strike takes.
+pipeline queue -> window -> queue and table, and then an archive; executors are killed on a
+standalone cluster of two workers. Messages are pushed all the while. At the end every message must
+be in exactly one window, and every window there once; in the archive every message must be there
+once, none in the live log, and no file without a reference. `--during archive-here` archives in the
+driver itself, without Spark, whose start is most of what a strike takes.
 """
 
 import argparse
@@ -24,8 +24,10 @@ from benchmarks.spark.archive_faults import ArchiveCampaign, ArchiveHereCampaign
 from benchmarks.spark.campaign import Campaign
 from benchmarks.spark.cluster import standalone_cluster
 from benchmarks.spark.victims import Feed, Job, LedgerBroken, killable_database
+from skep.spark.archive.lake import Lake
+from skep.spark.archive.result_table import find_result_table
 
-SOURCE, SINK, NAME = "faults-in", "faults-out", "faults"
+SOURCE, SINK, TABLE, NAME = "faults-in", "faults-out", "faults-table", "faults"
 LOCAL = "local[2,4]"
 WINDOW_S = 2
 
@@ -41,16 +43,21 @@ window:
   kind: tumbling
   size: {WINDOW_S}s
   aggregate: {{ids: collect_list(payload.id)}}
-sink: {{queue: {SINK}}}
+sink: {{queue: {SINK}, table: {TABLE}}}
 trigger: {{every: 500ms}}
+"""
+_EPOCHS = """
+  select coalesce(max((regexp_match(metadata_location, '/(\\d+)-[^/]*$'))[1]::bigint), -1)
+  from skep_lake.iceberg_tables
 """
 
 
 class PipelineCampaign(Campaign):
-    """Strikes a pipeline queue -> window -> queue."""
+    """Strikes a pipeline queue -> window -> queue and table, when it commits to the queue."""
 
     PROGRESS = "select coalesce(max(epoch), -1) from skep.sink"
     COMMIT = "commit_sink"
+    LOCKED = "skep.sink"
 
     def __init__(self, url, directory, *, master=LOCAL, **tools):
         definition = Path(directory) / "faults.yaml"
@@ -66,11 +73,12 @@ class PipelineCampaign(Campaign):
             master,
         ]
         command += ["--checkpoint", str(Path(directory) / "checkpoint")]
+        command += ["--warehouse", str(Path(directory) / "lake")]
         job = Job(directory, command, [], ["--available-now"])
         super().__init__(url, job, Feed(url, SOURCE), **tools)
 
     def hold(self, connection):
-        connection.execute("lock table skep.sink in share mode")
+        connection.execute(f"lock table {self.LOCKED} in share mode")
 
     def before_the_end(self):
         self.feed.close_windows()
@@ -82,16 +90,25 @@ class PipelineCampaign(Campaign):
         )
 
 
+class TableCampaign(PipelineCampaign):
+    """The same, when it commits to the table."""
+
+    PROGRESS = _EPOCHS
+    COMMIT = "UPDATE iceberg_tables"
+    LOCKED = "skep_lake.iceberg_tables"
+
+
 CAMPAIGNS = {
     "pipeline": PipelineCampaign,
+    "pipeline-table": TableCampaign,
     "archive": ArchiveCampaign,
     "archive-here": ArchiveHereCampaign,
 }
-DEFAULT_CAMPAIGNS = ("pipeline", "archive")
+DEFAULT_CAMPAIGNS = ("pipeline", "pipeline-table", "archive")
 
 
 def check_ledger(url, count):
-    """Compare the windows in the sink with what was pushed; return how many there are."""
+    """Compare the windows in the sinks with what was pushed; return how many there are."""
     with psycopg.connect(url) as connection:
         rows = connection.execute(
             "select p.name, convert_from(s.body, 'UTF8') from skep.segment s"
@@ -99,7 +116,15 @@ def check_ledger(url, count):
             " join skep.partition p on p.id = s.partition_id where q.name = %s",
             [SINK],
         ).fetchall()
-    windows = [(partition, each["data"]) for partition, body in rows for each in json.loads(body)]
+    in_queue = [(partition, each["data"]) for partition, body in rows for each in json.loads(body)]
+    with Lake(url, {}) as lake:
+        found = find_result_table(lake, TABLE).scan().to_arrow().to_pylist()
+    check_windows([(row["partition"], row) for row in found], count)
+    return check_windows(in_queue, count)
+
+
+def check_windows(windows, count):
+    """Compare the windows in a sink with what was pushed; return how many there are."""
     starts = [(partition, data["window_start"]) for partition, data in windows]
     if len(starts) != len(set(starts)):
         raise LedgerBroken(f"{len(starts) - len(set(starts))} windows are there twice")

@@ -213,7 +213,8 @@ def test_a_replay_is_ordered_once_shown_and_cancelled(skep, api, queue):
 
 
 BEGIN = "select run_id from skep.begin_pipeline($1, '{}', 'h', '/c', 'host:1', 'local', false)"
-REPORT = "select * from skep.report_pipeline($1, $2, '{}', 2, 20, 1.5, 5, 6, null, '[]')"
+REPORT = "select * from skep.report_pipeline($1, $2, '{}', 2, 20, 1.5, 5, 6, null, '[]', $3)"
+EXPECTED = '[{"sink":"queue","name":"odd","otherwise":"drop","rows":9,"failed":2}]'
 SILENT = "update skep.pipeline set seen_at = now() - interval '1 hour' where name = $1"
 
 
@@ -223,17 +224,19 @@ async def test_a_pipeline_is_listed_shown_and_stopped(skep, broker, queue):
 
     async with broker.sql() as sql:
         run_id = await sql.fetchval(BEGIN, queue)
-        await sql.fetch(REPORT, run_id, "running")
+        await sql.fetch(REPORT, run_id, "running", EXPECTED)
         assert "running" in (await run("list")).out
-        assert "Lag messages" in (await run("status", queue)).out
+        shown = (await run("status", queue)).out
         asked = await run("stop", queue, "--wait", "0")
         unheard = await run("stop", queue, "--wait", "0.1", code=1)
-        await sql.fetch(REPORT, run_id, "stopped")
+        await sql.fetch(REPORT, run_id, "stopped", None)
         ended = await run("stop", queue)
-        await sql.fetch(REPORT, run_id, "running")
+        await sql.fetch(REPORT, run_id, "running", None)
         await sql.execute(SILENT, queue)
         gone = await run("stop", queue, code=1)
 
+    assert "Lag messages" in shown
+    assert "odd (queue, drop): 2 of 9 rows failed" in shown
     assert asked.out == f"Asked pipeline {queue} to stop\n"
     assert "did not stop within 0.1 s" in unheard.err
     assert "is not running: it is stopped" in ended.out

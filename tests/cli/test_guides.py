@@ -146,15 +146,19 @@ def test_the_commands_for_operators_run_in_their_order(newcomer):
 def test_the_pipeline_writes_the_window_that_is_over(newcomer):
     printed = newcomer.follow("docs/guide/pipelines.md")
 
+    assert "revenue: 1 test passed" in printed
     assert re.search(r'"shop":"paris","orders":2,"revenue":42\b', printed)
+    assert re.search(r"^file://.*/pipelines/revenue-\w+/data/.*\.parquet$", printed, re.MULTILINE)
+    assert re.search(r"positive \(queue, drop\): 0 of \d+ rows? failed", printed)
 
 
 def test_a_command_on_spark_prints_its_own_lines_only(newcomer):
     printed = newcomer.follow("docs/guide/pipelines.md")
 
-    (started,) = re.findall(r"^Starting Spark .* its log: (.*)$", printed, re.MULTILINE)
+    started = re.findall(r"^Starting Spark .* its log: (.*)$", printed, re.MULTILINE)
+    assert len(started) == 2
     assert "WARN" not in printed
-    assert "log4j" in Path(started).read_text()
+    assert all("log4j" in Path(each).read_text() for each in started)
 
 
 def test_spark_reads_and_writes_queues(newcomer):

@@ -301,8 +301,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """How long PostgreSQL may be unreachable before pushes are stored on disk, in seconds; until
     then they wait."""
     archive_warehouse: str | None = None
-    """Location of the files of `skep archive`: a directory or a URL that starts with `s3://`,
-    `gs://`, `abfs://` or `hdfs://`."""
+    """Location of the files of `skep archive` and of the tables of pipelines: a directory or a URL
+    that starts with `s3://`, `gs://`, `abfs://` or `hdfs://`."""
     archive_storage: str | None = None
     """Access properties of `archive_warehouse`, as comma-separated `name=value` pairs with
     pyiceberg's names: `s3.endpoint=http://host:9000,s3.region=eu-west-1`. If unset, credentials

@@ -17,7 +17,15 @@ from skep.model.errors import Refused
 
 if TYPE_CHECKING:
     from skep.spark.pipelines.files import load_pipeline, parse_pipeline
-    from skep.spark.pipelines.pipeline import Every, InvalidPipeline, Pipeline, Sink, Source, Window
+    from skep.spark.pipelines.pipeline import (
+        Every,
+        InvalidPipeline,
+        Output,
+        Pipeline,
+        Sink,
+        Source,
+        Window,
+    )
     from skep.spark.pipelines.run import PipelineRun, RunPlan
     from skep.spark.runtime.session import spark_session
     from skep.spark.source.arrow_reader import open_queue
@@ -25,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Every",
     "InvalidPipeline",
+    "Output",
     "Pipeline",
     "PipelineRun",
     "RunPlan",

@@ -88,7 +88,7 @@ def digest(tmp_path, monkeypatch):
             for name in [each for each in sys.modules if each.partition(".")[0] == "helpers"]:
                 patch.delitem(sys.modules, name)
             try:
-                return definition_hash(*load_pipeline(str(home / "large.py")))
+                return definition_hash(load_pipeline(str(home / "large.py")))
             finally:
                 for name in [each for each in sys.modules if each.partition(".")[0] == "helpers"]:
                     del sys.modules[name]

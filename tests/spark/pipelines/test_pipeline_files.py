@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from skep.spark.pipelines.files import load_pipeline, parse_pipeline
-from skep.spark.pipelines.frames import source_options
+from skep.spark.pipelines.frames import source_options, targets_of
 from skep.spark.pipelines.pipeline import (
     Every,
     InvalidPipeline,
@@ -41,6 +41,7 @@ def test_a_definition_is_read_with_its_defaults():
         ("queue: orders", "queue: []", "line 5, sources.orders.queue: a list names queues"),
         ("queue: orders", "schema: x STRING", "line 6: schema is given twice"),
         ("    queue: orders\n", "", "line 4, sources.orders: say which queues to read"),
+        ("sink: {queue: counts}\n", "", "line 2: say where results go, by sink or by outputs"),
         ("queue: orders", "queue: orders\n    pattern: x", "sources.orders: say which queues"),
         ("queue: orders", "queue: orders\n    options: {urll: 1}", "did you mean url"),
         ("queue: orders", "queue: orders\n    options: {Url: x}", "Url is not for pipelines"),
@@ -59,6 +60,7 @@ def test_a_definition_is_read_with_its_defaults():
         ("sink: {queue: counts}", "sink: {}", "line 13, sink: say where results go"),
         ("sink: {queue: counts}", "sink: {table: t, partition: p}", "are of a queue"),
         ("queue: counts", "queue: c, partitionBy: [x]", "sink.partitionBy: is of a table"),
+        ("queue: counts", "table: s3a://b/t", "sink.table: 's3a://b/t' is no name of a table"),
         ("queue: counts", "queue: c, options: {onErr: x}", "did you mean onError"),
         ("availableNow", "never", "line 14, trigger: Invalid enum value 'never'"),
         ("availableNow", "{every: 0s}", "trigger.every: '0s' is no length of time"),
@@ -78,6 +80,47 @@ def test_a_mistake_is_told_with_its_line_and_what_to_do(old, new, said):
     assert refused.match(said)
 
 
+SEVERAL = """
+name: shop
+sources:
+  orders: {queue: orders, schema: n BIGINT, watermark: 1s}
+outputs:
+  large: {sql: select payload.n from orders where payload.n > 9, sink: {table: large}}
+  counts:
+    window: {kind: tumbling, size: 10s}
+    sink: {queue: counts, table: counts}
+"""
+
+
+def test_several_outputs_are_queries_of_their_own():
+    pipeline = parse_pipeline(SEVERAL)
+
+    keys = [target.key for target in targets_of(pipeline)]
+    assert keys == ["large.table", "counts.queue", "counts.table"]
+    assert [target.key for target in targets_of(parse_pipeline(COUNTS))] == ["queue"]
+    assert definition_hash(pipeline) != definition_hash(
+        parse_pipeline(SEVERAL.replace("n > 9", "n > 8"))
+    )
+    assert msgspec.json.decode(spelled_definition(pipeline), type=Pipeline) == pipeline
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("sink: {queue: counts", "sinc: {queue: counts", "line 7, outputs.counts: .*mean sink"),
+        ("table: counts", "tabel: counts", r"line 9, outputs.counts.sink: .*mean table"),
+        ("table: counts", "table: large", "table large is that of output large, and a table is"),
+        ("size: 10s", "size: soon", "line 8, outputs.counts.window.size: 'soon' is no length"),
+        ("  counts:", "  my-counts:", "outputs.my-counts: write 1 to 50 letters, digits"),
+        ("outputs:", "sql: select 1\noutputs:", "sql: with outputs it belongs to one of them"),
+    ],
+)
+def test_a_mistake_in_an_output_is_told_with_its_place(old, new, said):
+    assert old in SEVERAL
+    with pytest.raises(InvalidPipeline, match=said):
+        parse_pipeline(SEVERAL.replace(old, new, 1), "shop.yaml")
+
+
 @pytest.mark.parametrize("text", ["", "- a\n- b\n", "just words"])
 def test_what_is_no_mapping_is_no_pipeline(text):
     with pytest.raises(InvalidPipeline, match="is a mapping with name, sources and sink"):
@@ -85,7 +128,7 @@ def test_what_is_no_mapping_is_no_pipeline(text):
 
 
 def test_the_hash_stays_when_only_the_manner_of_running_changes():
-    before = definition_hash(parse_pipeline(COUNTS), None)
+    before = definition_hash(parse_pipeline(COUNTS))
 
     for old, new in [
         ("availableNow", "once"),
@@ -95,7 +138,7 @@ def test_the_hash_stays_when_only_the_manner_of_running_changes():
     ]:
         changed = COUNTS.replace(old, new, 1)
         assert changed != COUNTS
-        assert definition_hash(parse_pipeline(changed), None) == before
+        assert definition_hash(parse_pipeline(changed)) == before
 
 
 def test_the_hash_changes_with_what_is_computed():
@@ -111,13 +154,13 @@ def test_the_hash_changes_with_what_is_computed():
         ]
     ]
 
-    assert len({definition_hash(parse_pipeline(text), None) for text in texts}) == len(texts)
+    assert len({definition_hash(parse_pipeline(text)) for text in texts}) == len(texts)
 
 
 def test_blanks_and_comments_of_sql_count_only_in_texts():
     def digest(sql):
         text = COUNTS.replace("trigger:", f"sql: {json.dumps(sql)}\ntrigger:")
-        return definition_hash(parse_pipeline(text), None)
+        return definition_hash(parse_pipeline(text))
 
     plain = digest("select 'a  -- b' from orders")
 
@@ -165,10 +208,10 @@ def test_a_function_is_found_beside_the_file_that_names_it(tmp_path):
     text = "name: x\nsources: {orders: {queue: a}}\nfunction: steps.py:%s\nsink: {queue: b}\n"
     path.write_text(text % "keep")
 
-    pipeline, transform = load_pipeline(str(path))
+    pipeline = load_pipeline(str(path))
 
     assert pipeline.name == "x"
-    assert transform(orders=1) == 1
+    assert pipeline.function(orders=1) == 1
     path.write_text(text % "missing")
     with pytest.raises(InvalidPipeline, match=r"steps\.py has no missing"):
         load_pipeline(str(path))

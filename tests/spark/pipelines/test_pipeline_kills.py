@@ -8,7 +8,7 @@ import random
 import pytest
 
 from benchmarks.spark.archive_faults import check_archive
-from benchmarks.spark.faults import PipelineCampaign, check_ledger
+from benchmarks.spark.faults import PipelineCampaign, TableCampaign, check_ledger
 from benchmarks.spark.victims import LedgerBroken
 from tests.spark.support.pipelines import messages_of
 from tests.support.sizes import sized
@@ -16,10 +16,15 @@ from tests.support.sizes import sized
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
-def test_a_killed_driver_loses_and_repeats_nothing(database_url, tmp_path, writer):
-    campaign = PipelineCampaign(database_url, tmp_path, chance=random.Random(4))
+@pytest.mark.parametrize(
+    ("kind", "few"),
+    [(PipelineCampaign, ["commit"]), (TableCampaign, ["staged", "commit"])],
+    ids=["queue", "table"],
+)
+def test_a_killed_driver_loses_and_repeats_nothing(kind, few, database_url, tmp_path, writer):
+    campaign = kind(database_url, tmp_path, chance=random.Random(4))
 
-    strikes = sized(["commit"], large=["staged", "worker", "commit"])
+    strikes = sized(few, large=["staged", "worker", "commit"])
     campaign.run(strikes)
     windows = check_ledger(database_url, campaign.feed.count)
 

@@ -6,12 +6,14 @@ import threading
 import pytest
 from py4j.protocol import Py4JNetworkError
 
+from skep.spark.archive.lake import Lake, WrongWarehouse
+from skep.spark.archive.result_table import TableTaken, find_result_table, result_files
 from skep.spark.pipelines.pipeline import InvalidPipeline
 from skep.spark.pipelines.registry import PipelineBusy, PipelineChanged, Registry
 from skep.spark.pipelines.run import (
     CheckpointGone,
+    ExpectationFailed,
     PipelineFailed,
-    TableTaken,
     _are_over,
     stop_queries,
 )
@@ -95,15 +97,31 @@ def test_a_pipeline_whose_checkpoint_is_gone_does_not_begin_anew_by_itself(
     assert record(writer)[0] == "failed"
 
 
-def test_sql_goes_to_a_queue_and_a_table(pipelines, writer, spark, tmp_path):
+TABLE = """
+name: shops
+sources:
+  orders: {queue: orders, schema: n BIGINT}
+sql: select partition as shop, payload.n as n, created_at as at from orders where payload.n > 0
+sink: {table: shops, partitionBy: [shop]}
+trigger: availableNow
+"""
+
+
+def rows_of(pipelines, name="shops"):
+    with Lake(pipelines.url, {}) as lake:
+        found = find_result_table(lake, name).scan().to_arrow().to_pylist()
+    return sorted((row["shop"], row["n"]) for row in found)
+
+
+def test_sql_goes_to_a_queue_and_a_table(pipelines, writer, spark):
     push(writer, (1_000, 1), (2_000, 2), (3_000, 3))
-    definition = f"""
+    definition = """
 name: doubled
 sources:
-  orders: {{queue: orders, schema: n BIGINT}}
+  orders: {queue: orders, schema: n BIGINT}
 sql: |
   select partition as partition, payload.n * 2 as doubled from orders where payload.n > 1
-sink: {{queue: doubled, partition: "concat('to-', partition)", table: {tmp_path / "table"}}}
+sink: {queue: doubled, partition: "concat('to-', partition)", table: doubled}
 trigger: availableNow
 """
 
@@ -113,44 +131,132 @@ trigger: availableNow
         ("to-a", {"partition": "a", "doubled": 4}),
         ("to-a", {"partition": "a", "doubled": 6}),
     ]
-    rows = spark.read.parquet(str(tmp_path / "table")).collect()
+    with Lake(pipelines.url, {}) as lake:
+        files = [each.address for each in result_files(lake, "doubled")]
+    rows = spark.read.parquet(*files).collect()
     assert sorted(tuple(row) for row in rows) == [("a", 4), ("a", 6)]
     assert set(json.loads(record(writer, "doubled")[5])) == {"queue", "table"}
 
 
-@pytest.mark.parametrize(
-    ("name", "plan"),
-    [("again", {"is_reset": True}), ("another", {"checkpoint": "another"})],
-    ids=["begun anew", "under another name"],
-)
-def test_a_table_that_another_query_wrote_is_refused_since_spark_would_skip_results(
-    pipelines, writer, spark, tmp_path, name, plan
-):
-    push(writer, (1_000, 1))
-    table = tmp_path / "table"
-    definition = f"""
-name: again
+def test_two_queues_are_joined_and_go_to_several_outputs(pipelines, writer):
+    definition = """
+name: refunds
 sources:
-  orders: {{queue: orders, schema: n BIGINT}}
-sql: select payload.n from orders
-sink: {{table: {table}}}
+  orders:
+    queue: orders
+    schema: id BIGINT, at BIGINT, n BIGINT
+    eventTime: timestamp_millis(payload.at)
+    watermark: 1s
+  refunds:
+    queue: refunds
+    schema: order BIGINT, at BIGINT
+    eventTime: timestamp_millis(payload.at)
+    watermark: 1s
+outputs:
+  refunded:
+    sql: |
+      select o.partition as shop, o.payload.n as n from orders o join refunds r
+      on o.payload.id = r.payload.order
+      and r.event_time between o.event_time and o.event_time + interval 1 hour
+    sink: {table: refunded}
+  large:
+    sql: select partition, payload from orders where payload.n > 10
+    sink: {queue: large}
 trigger: availableNow
 """
-    pipelines.run(definition)
-    push(writer, (2_000, 2))
-    if "checkpoint" in plan:
-        plan = {"checkpoint": str(tmp_path / plan["checkpoint"])}
-    renamed = definition.replace("name: again", f"name: {name}")
+    orders = [{"id": each, "at": 1_000, "n": 10 * each} for each in (1, 2, 3)]
+    writer.push(*orders, partition="paris")
+    writer.partition("refunds")
+    writer.push({"order": 2, "at": 2_000}, {"order": 3, "at": CLOSING_MS}, queue="refunds")
 
-    with pytest.raises(TableTaken, match="Name another directory, or move this one away"):
-        pipelines.run(renamed, **plan)
-
-    # Nothing of what the first query knows is gone.
     pipelines.run(definition)
-    assert sorted(row.n for row in spark.read.parquet(str(table)).collect()) == [1, 2]
-    table.rename(tmp_path / "old")
-    pipelines.run(renamed, **plan)
-    assert sorted(row.n for row in spark.read.parquet(str(table)).collect()) == [1, 2]
+
+    assert rows_of(pipelines, "refunded") == [("paris", 20)]
+    assert [data["n"] for _, data in messages_of(writer, "large")] == [20, 30]
+    state, *_, position = record(writer, "refunds")
+    assert state == "stopped"
+    assert set(json.loads(position)) == {"refunded.table", "large.queue"}
+
+
+def test_expectations_are_counted_and_decide_about_rows(pipelines, writer):
+    definition = TABLE.replace(
+        "sink:",
+        """expect:
+  small: {check: n < 3}
+  odd: {check: n % 2 = 1, otherwise: drop}
+  known: {check: shop is not null, otherwise: fail}
+sink:""",
+    )
+    push(writer, (1_000, 1), (1_000, 2), (1_000, 3))
+
+    done = pipelines.run(definition)
+
+    assert rows_of(pipelines) == [("a", 1), ("a", 3)]
+    counted = [(each.name, each.otherwise, each.rows, each.failed) for each in done.expectations]
+    assert counted == [("small", "warn", 3, 1), ("odd", "drop", 3, 1), ("known", "fail", 3, 0)]
+    ((told,),) = writer.rows("select expectations::text from skep.pipeline where name = 'shops'")
+    assert json.loads(told)[1] == {
+        "sink": "table",
+        "name": "odd",
+        "otherwise": "drop",
+        "rows": 3,
+        "failed": 1,
+    }
+
+    push(writer, (2_000, 5))
+    with pytest.raises(ExpectationFailed, match="the expectation known: n < 5 is not true of a"):
+        pipelines.run(definition.replace("shop is not null", "n < 5"))
+    assert rows_of(pipelines) == [("a", 1), ("a", 3)]
+    done = pipelines.run(definition)
+    assert rows_of(pipelines) == [("a", 1), ("a", 3), ("a", 5)]
+    assert [(each.rows, each.failed) for each in done.expectations] == [(1, 1), (1, 0), (1, 0)]
+
+
+def test_a_table_goes_on_with_its_checkpoint_and_begins_anew_with_a_new_one(
+    pipelines, writer, tmp_path
+):
+    push(writer, (1_000, 1))
+    push(writer, (1_000, 2), partition="b")
+    pipelines.run(TABLE)
+    push(writer, (2_000, 3))
+    pipelines.run(TABLE)
+    everything = [("a", 1), ("a", 3), ("b", 2)]
+    assert rows_of(pipelines) == everything
+
+    elsewhere = str(tmp_path / "elsewhere")
+    with pytest.raises(CheckpointGone):
+        pipelines.run(TABLE, checkpoint=elsewhere)
+    with pytest.raises(TableTaken, match="belongs to pipeline shops: choose another name"):
+        pipelines.run(TABLE.replace("name: shops", "name: others"), checkpoint=elsewhere)
+    assert record(writer, "others")[0] == "failed"
+    pipelines.run(TABLE, is_reset=True)
+    assert rows_of(pipelines) == everything
+
+
+def test_a_table_that_was_made_anew_meanwhile_ends_the_run_in_one_line(pipelines, writer):
+    push(writer, (1_000, 1))
+    asked = []
+
+    def make_it_anew(progress):
+        if progress.batches and not asked:
+            asked.append(progress)
+            with Lake(pipelines.url, {}) as lake:
+                table = find_result_table(lake, "shops")
+                with table.transaction() as change:
+                    change.set_properties({"skep.generation": "another"})
+            push(writer, (2_000, 2))
+
+    running = TABLE.replace("trigger: availableNow", "trigger: {every: 100ms}")
+    with pytest.raises(PipelineFailed, match=r"^table shops was made anew by another run"):
+        pipelines.run(running, on_progress=make_it_anew)
+
+    assert rows_of(pipelines) == [("a", 1)]
+    assert record(writer, "shops")[4].startswith("table shops was made anew")
+
+
+def test_a_table_needs_a_warehouse(pipelines):
+    with pytest.raises(WrongWarehouse, match="pass --warehouse, or set archive_warehouse"):
+        pipelines.run(TABLE, warehouse=None)
 
 
 def test_a_python_file_defines_a_pipeline_with_a_function(pipelines, writer, tmp_path):

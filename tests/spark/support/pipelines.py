@@ -32,13 +32,13 @@ class Pipelines:
     def __init__(self, url, directory):
         self.url = url
         self.checkpoint = str(directory / "checkpoint")
+        self.warehouse = str(directory / "lake")
 
     def run(self, definition=COUNTS, stop=None, on_progress=lambda progress: None, **plan):
-        pipeline, transform = (
-            (parse_pipeline(definition), None) if "\n" in definition else load_pipeline(definition)
-        )
-        chosen = {"url": self.url, "checkpoint": self.checkpoint, "master": "local[2,2]"} | plan
-        run = PipelineRun(pipeline, transform, RunPlan(**chosen), on_progress=on_progress)
+        pipeline = (parse_pipeline if "\n" in definition else load_pipeline)(definition)
+        chosen = {"url": self.url, "checkpoint": self.checkpoint, "master": "local[2,2]"}
+        chosen |= {"warehouse": self.warehouse} | plan
+        run = PipelineRun(pipeline, RunPlan(**chosen), on_progress=on_progress)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Spark's own, when a session is asked for again
             return run.run(stop or threading.Event())

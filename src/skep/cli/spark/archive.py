@@ -136,6 +136,9 @@ def files(
     *,
     storage: options.StorageText = None,
     queue: Annotated[str | None, Option(help="Only this queue.")] = None,
+    table: Annotated[
+        str | None, Option(help="Files of a table that a pipeline writes, instead of messages.")
+    ] = None,
     since: Since = None,
     until: Until = None,
     duckdb: Annotated[
@@ -144,12 +147,18 @@ def files(
     ] = False,
 ) -> None:
     """Print the addresses of the files for other programs."""
+    from skep.spark.archive.result_table import result_files
     from skep.spark.archive.typed_table import duckdb_statement
 
     if duckdb and queue is None:
         raise BadRequest("--duckdb reads the table of one queue: name it by --queue")
+    if table is not None and (queue, since, until) != (None, None, None):
+        raise BadRequest("--table lists all files of a table: leave out --queue and times")
     with options.opened_lake(flags.settings(archive_storage=storage)) as (lake, _):
-        found = lake.plain_files(queue, since=since, until=until)
+        if table is None:
+            found = lake.plain_files(queue, since=since, until=until)
+        else:
+            found = result_files(lake, table)
         if duckdb:
             typer.echo(duckdb_statement(found))
             return

@@ -13,9 +13,10 @@ from skep.cli.shared.declare import listing
 from skep.cli.shared.exits import stop_signals
 from skep.cli.shared.help import Commands
 from skep.cli.shared.output import Output, print_record
-from skep.cli.spark.options import Master, announced_log, counting_bar
-from skep.model.errors import Refused
+from skep.cli.spark.options import Master, StorageText, announced_log, counting_bar
+from skep.model.errors import BadRequest, Refused
 from skep.model.plurals import counted
+from skep.settings.fields import description
 
 if TYPE_CHECKING:
     from skep.client import Client
@@ -47,6 +48,8 @@ def run(
     ],
     *,
     master: Master = None,
+    warehouse: Annotated[str | None, Option(help=description("archive_warehouse"))] = None,
+    storage: StorageText = None,
     checkpoint: Annotated[
         str | None,
         Option(help="Checkpoint directory; default: `pipelines/NAME` in the data dir."),
@@ -64,10 +67,10 @@ def run(
     from skep.spark.pipelines.run import PipelineRun, RunPlan, checkpoint_of
     from skep.spark.runtime.session import DEFAULT_MASTER
 
-    pipeline, transform = load_pipeline(file)
+    pipeline = load_pipeline(file)
     if available_now:
         pipeline = msgspec.structs.replace(pipeline, trigger="availableNow")
-    settings = flags.settings()
+    settings = flags.settings(archive_warehouse=warehouse, archive_storage=storage)
     with (
         join_database(settings) as database,
         counting_bar(pipeline.name, "starting Spark") as show,
@@ -85,11 +88,41 @@ def run(
             checkpoint=checkpoint or checkpoint_of(pipeline, settings.data_dir),
             master=master or DEFAULT_MASTER,
             is_reset=reset,
+            warehouse=settings.archive_warehouse,
+            storage=settings.archive_storage,
             log=announced_log(f"skep pipeline {pipeline.name}"),
         )
-        done = PipelineRun(pipeline, transform, plan, on_progress=on_progress).run(stop)
+        done = PipelineRun(pipeline, plan, on_progress=on_progress).run(stop)
     messages, batches = counted(done.messages, "message"), counted(done.batches, "batch")
     typer.echo(f"{pipeline.name}: read {messages} in {batches}")
+
+
+@pipeline_app.command(name="test")
+def run_tests(
+    file: Annotated[
+        str,
+        Argument(help="`pipeline.yaml`, `file.py`, `file.py:name` or `package.module:name`."),
+    ],
+    *,
+    master: Master = None,
+) -> None:
+    """Run the tests in a pipeline's file, without a database."""
+    from skep.cli.spark.options import session
+    from skep.spark.pipelines.cases import try_cases
+    from skep.spark.pipelines.files import load_pipeline
+
+    pipeline = load_pipeline(file)
+    if not pipeline.tests:
+        raise BadRequest(f"{file} has no tests: add some under the key tests")
+    failed = 0
+    for case in try_cases(session(f"skep pipeline {pipeline.name}", master), pipeline):
+        typer.echo(f"{'FAILED' if case.problems else 'ok':8}{case.name}")
+        for problem in case.problems:
+            typer.echo(f"        {problem}")
+        failed += bool(case.problems)
+    if failed:
+        raise Refused(f"{failed} of {counted(len(pipeline.tests), 'test')} failed")
+    typer.echo(f"{pipeline.name}: {counted(len(pipeline.tests), 'test')} passed")
 
 
 @pipeline_app.command(name="list")
@@ -109,6 +142,7 @@ def status(client: "Client", name: Name, *, output: Output = "table") -> None:
     found = _find(client, name)
     if output == "table":
         found |= {"state": _condition(found), "lastBatch": None, "recent": None}
+        found["expectations"] = "\n".join(map(_spelled_expectation, found["expectations"]))
     print_record(found, output)
 
 
@@ -152,6 +186,12 @@ def _has_stopped(client: "Client", name: str, wait_s: float) -> bool:
             return True
         time.sleep(POLL_S)
     return False
+
+
+def _spelled_expectation(expected: Mapping[str, Any]) -> str:
+    place = f"{expected['sink']}, {expected['otherwise']}"
+    failed = f"{expected['failed']:,} of {counted(expected['rows'], 'row')} failed"
+    return f"{expected['name']} ({place}): {failed}"
 
 
 def _condition(row: Mapping[str, Any]) -> str:

@@ -19,7 +19,9 @@ import msgspec
 import yaml as _typed_yaml
 
 from skep.spark.pipelines.pipeline import (
+    Case,
     InvalidPipeline,
+    Output,
     Pipeline,
     Sink,
     Source,
@@ -39,21 +41,24 @@ _PARTS: Final[dict[tuple[str, ...], type[msgspec.Struct]]] = {
     ("sources", "*"): Source,
     ("window",): Window,
     ("sink",): Sink,
+    ("outputs", "*"): Output,
+    ("outputs", "*", "window"): Window,
+    ("tests", "*"): Case,
+    ("outputs", "*", "sink"): Sink,
 }
 
 
-def load_pipeline(place: str) -> tuple[Pipeline, Transform | None]:
-    """Read a pipeline, and its function if it has one; raise `InvalidPipeline`."""
+def load_pipeline(place: str) -> Pipeline:
+    """Read a pipeline, with its functions; raise `InvalidPipeline`."""
     path, _, name = place.partition(":")
     if path.endswith(_YAML):
-        pipeline = _from_yaml(Path(path))
-        return pipeline, _transform_of(pipeline, Path(path).parent)
+        return _with_functions(_from_yaml(Path(path)), Path(path).parent)
     found = _named(place if name else f"{place}:{DEFAULT_NAME}", Path())
     pipeline = _called(found, place) if callable(found) else found
     if not isinstance(pipeline, Pipeline):
         raise InvalidPipeline(f"{place} is no Pipeline, nor a function that returns one")
     check_pipeline(pipeline)
-    return pipeline, _transform_of(pipeline, Path(path).parent)
+    return _with_functions(pipeline, Path(path).parent)
 
 
 def _called(define: Callable[[], Any], place: str) -> Any:
@@ -99,12 +104,13 @@ def _converted(content: Any) -> Pipeline:
     if not isinstance(content, dict):
         raise InvalidPipeline("a pipeline is a mapping with name, sources and sink")
     members: dict[str, Any] = dict(content)  # pyright: ignore[reportUnknownArgumentType] (any YAML)
-    sources: Any = members.get("sources")
-    if isinstance(sources, dict):
-        converted: dict[str, Any] = {}
-        for name, source in sources.items():  # pyright: ignore[reportUnknownVariableType]
-            converted[str(name)] = _convert(source, Source, ("sources", str(name)))  # pyright: ignore[reportUnknownArgumentType]
-        members["sources"] = {name: msgspec.to_builtins(each) for name, each in converted.items()}
+    for place, kind in (("sources", Source), ("outputs", Output), ("tests", Case)):
+        parts: Any = members.get(place)
+        if isinstance(parts, dict):
+            converted: dict[str, Any] = {}
+            for name, part in parts.items():  # pyright: ignore[reportUnknownVariableType]
+                converted[str(name)] = _convert(part, kind, (place, str(name)))  # pyright: ignore[reportUnknownArgumentType]
+            members[place] = {name: msgspec.to_builtins(each) for name, each in converted.items()}
     return _convert(members, Pipeline, ())
 
 
@@ -122,12 +128,18 @@ def _convert(content: Any, kind: type[Any], prefix: tuple[str, ...]) -> Any:
 def _advice(problem: str, path: tuple[str, ...]) -> str:
     """Say what is possible where something unknown was written."""
     unknown = _UNKNOWN.search(problem)
-    kind = _PARTS.get(("sources", "*") if path[:1] == ("sources",) and len(path) == 2 else path)
+    kind = next((_PARTS[known] for known in _PARTS if _fits(path, known)), None)
     if unknown is None or kind is None:
         return ""
     known = [field.encode_name for field in msgspec.structs.fields(kind)]
     near = difflib.get_close_matches(unknown["name"], known, 1)
     return f"; did you mean {near[0]}?" if near else f"; known are {', '.join(known)}"
+
+
+def _fits(path: tuple[str, ...], known: tuple[str, ...]) -> bool:
+    return len(path) == len(known) and all(
+        step in (each, "*") for each, step in zip(path, known, strict=True)
+    )
 
 
 def _refuse_repeated_keys(node: Any, place: str) -> None:
@@ -157,13 +169,22 @@ def _line_of(node: Any, path: tuple[str, ...]) -> int:
     return line
 
 
-def _transform_of(pipeline: Pipeline, directory: Path) -> Transform | None:
-    named = pipeline.function
-    if isinstance(named, str):
-        named = _named(named, directory)
-    if named is not None and not callable(named):
-        raise InvalidPipeline("is no function", path=("function",))
-    return named
+def _with_functions(pipeline: Pipeline, directory: Path) -> Pipeline:
+    """Put functions where a pipeline names them."""
+    replaced = msgspec.structs.replace
+    outputs = {
+        name: replaced(each, function=_function(each.function, directory, ("outputs", name)))
+        for name, each in pipeline.outputs.items()
+    }
+    function = _function(pipeline.function, directory, ())
+    return replaced(pipeline, function=function, outputs=outputs)
+
+
+def _function(named: Any, directory: Path, path: tuple[str, ...]) -> Transform | None:
+    found = _named(named, directory) if isinstance(named, str) else named
+    if found is not None and not callable(found):
+        raise InvalidPipeline("is no function", path=(*path, "function"))
+    return found
 
 
 def _named(place: str, directory: Path) -> Any:

@@ -6,15 +6,16 @@ has ended when a message comes exactly one gap later, to the SDK that message st
 So Spark gets a gap that is longer by its smallest unit, and results are shown without it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as f
 from pyspark.sql.types import DataType
 
 from skep.spark.pipelines import pipeline as definition
+from skep.spark.runtime.arrow import arrow_schema
 from skep.spark.sink.columns import HEADERS, PARTITION, PAYLOAD, WRITE_COLUMNS, without_null_headers
 
 if TYPE_CHECKING:
@@ -25,6 +26,10 @@ EVENT_TIME: Final = "event_time"
 WINDOW_START: Final = "window_start"
 WINDOW_END: Final = "window_end"
 
+EXPECTATIONS: Final = "skep expectations"
+"""Under this name the progress of a query has the counts of its expectations."""
+ROWS: Final = "__rows"
+NOT_MET: Final = "results do not meet the expectation "
 _WINDOW: Final = "__window"
 _TICK_US: Final = 1
 
@@ -72,18 +77,36 @@ def _interval(seconds: float, more_us: int = 0) -> str:
     return f"{round(seconds * 1_000_000) + more_us} microseconds"
 
 
-SinkKind: TypeAlias = Literal["queue", "table"]
+class Target(NamedTuple):
+    """Where results of one output go: a query of its own, with its own progress."""
+
+    output: str
+    kind: Literal["queue", "table"]
+
+    @property
+    def key(self) -> str:
+        """Its name in the checkpoint and on record."""
+        return f"{self.output}.{self.kind}" if self.output else self.kind
 
 
-def sinks_of(pipeline: definition.Pipeline) -> tuple[SinkKind, ...]:
-    """Return where results go; each is a query of its own, with its own progress."""
-    kinds: tuple[SinkKind, ...] = ("queue", "table")
-    return tuple(kind for kind in kinds if getattr(pipeline.sink, kind) is not None)
+OpenTable: TypeAlias = Callable[[Target, Any], Mapping[str, str]]
+"""Opens a table for rows of a schema of Arrow, and returns the options of its writer."""
 
 
-def reader_name(pipeline: definition.Pipeline, sink: SinkKind, source: str) -> str:
+def targets_of(pipeline: definition.Pipeline) -> tuple[Target, ...]:
+    """Return where the results of a pipeline go."""
+    kinds: tuple[Literal["queue", "table"], ...] = ("queue", "table")
+    return tuple(
+        Target(name, kind)
+        for name, output in pipeline.all_outputs.items()
+        for kind in kinds
+        if getattr(output.sink, kind) is not None
+    )
+
+
+def reader_name(pipeline: definition.Pipeline, target: str, source: str) -> str:
     """Return the name under which a reader is on record, and the log is kept for it."""
-    return f"pipeline:{pipeline.name}:{sink}:{source}"
+    return f"pipeline:{pipeline.name}:{target}:{source}"
 
 
 def source_options(source: definition.Source, url: str, reader: str) -> dict[str, str]:
@@ -106,63 +129,38 @@ class Frames:
 
     spark: "SparkSession"
     pipeline: definition.Pipeline
-    transform: definition.Transform | None
     url: str
+    open_table: OpenTable
 
-    def writer(self, sink: SinkKind, checkpoint: str) -> "DataStreamWriter":
+    def writer(self, target: Target, checkpoint: str) -> "DataStreamWriter":
         """Return a query that is ready to start; raise `InvalidPipeline` or `AnalysisException`."""
-        results = self._results(self._sources(sink))
-        writing = self._to_queue(results) if sink == "queue" else self._to_table(results)
-        named = writing.queryName(f"{self.pipeline.name} to {sink}")
+        output = self.pipeline.all_outputs[target.output]
+        results = results_of(output, self._sources(target), self.spark)
+        if target.kind == "queue":
+            writing = self._to_queue(results, output.sink)
+        else:
+            opened: Any = self.open_table(target, arrow_schema(results.schema.toNullable()))
+            writing = results.writeStream.format("skep").options(**opened)
+        named = writing.queryName(f"{self.pipeline.name} to {target.key}")
         return self._triggered(named.option("checkpointLocation", checkpoint))
 
-    def _sources(self, sink: SinkKind) -> dict[str, "DataFrame"]:
+    def _sources(self, target: Target) -> dict[str, "DataFrame"]:
         return {
-            name: self._source(name, source, reader_name(self.pipeline, sink, name))
+            name: self._source(name, source, reader_name(self.pipeline, target.key, name))
             for name, source in self.pipeline.sources.items()
         }
 
     def _source(self, name: str, source: definition.Source, reader: str) -> "DataFrame":
         if source.schema is not None:
-            _check_schema(source.schema, ("sources", name, "schema"))
+            check_schema(source.schema, ("sources", name, "schema"))
         options: dict[str, Any] = source_options(source, self.url, reader)
         frame = self.spark.readStream.format("skep").options(**options).load()
         return with_event_time(frame, source.event_time, source.watermark)
 
-    def _results(self, sources: Mapping[str, "DataFrame"]) -> "DataFrame":
-        frame = self._transformed(sources)
-        if self.pipeline.window is not None:
-            return windowed(frame, self.pipeline.window)
-        if self.pipeline.sql is None and self.transform is None:
-            return frame.select(PARTITION, PAYLOAD, HEADERS)
-        return frame
-
-    def _transformed(self, sources: Mapping[str, "DataFrame"]) -> "DataFrame":
-        if self.pipeline.sql is not None:
-            # By views, and not as arguments of `sql`, which would read braces as references.
-            for name, frame in sources.items():
-                frame.createOrReplaceTempView(name)
-            return self.spark.sql(self.pipeline.sql)
-        if self.transform is None:
-            (frame,) = sources.values()
-            return frame
-        frame = self.transform(**sources)
-        if not hasattr(frame, "writeStream"):
-            raise definition.InvalidPipeline(
-                f"returned {type(frame).__name__} instead of a DataFrame", path=("function",)
-            )
-        return frame
-
-    def _to_queue(self, results: "DataFrame") -> "DataStreamWriter":
-        sink = self.pipeline.sink
+    def _to_queue(self, results: "DataFrame", sink: definition.Sink) -> "DataStreamWriter":
         options: dict[str, Any] = {"url": self.url, "queue": sink.queue or ""}
         options |= definition.spelled_options(sink.options)
         return as_messages(results, sink.partition).writeStream.format("skep").options(**options)
-
-    def _to_table(self, results: "DataFrame") -> "DataStreamWriter":
-        sink = self.pipeline.sink
-        writing = results.writeStream.format("parquet").option("path", sink.table or "")
-        return writing.partitionBy(*sink.partition_by) if sink.partition_by else writing
 
     def _triggered(self, writing: "DataStreamWriter") -> "DataStreamWriter":
         trigger = self.pipeline.trigger
@@ -174,7 +172,58 @@ class Frames:
         return writing.trigger(availableNow=True)
 
 
-def _check_schema(schema: str, path: tuple[str, ...]) -> None:
+def results_of(
+    output: definition.Output, sources: Mapping[str, "DataFrame"], spark: "SparkSession"
+) -> "DataFrame":
+    """Return the rows that an output computes of its sources."""
+    frame = _transformed(output, sources, spark)
+    if output.window is not None:
+        frame = windowed(frame, output.window)
+    elif output.sql is None and output.function is None:
+        frame = frame.select(PARTITION, PAYLOAD, HEADERS)
+    return checked(frame, output.expect) if output.expect else frame
+
+
+def checked(frame: "DataFrame", expectations: Mapping[str, definition.Expectation]) -> "DataFrame":
+    """Count the rows that do not meet expectations, and do with them what these say.
+
+    All are counted on all rows, before any is left out.
+    """
+    passed = {
+        name: f.coalesce(f.expr(each.check).cast("boolean"), f.lit(False))
+        for name, each in expectations.items()
+    }
+    counts = (f.count_if(~met).alias(name) for name, met in passed.items())
+    frame = frame.observe(EXPECTATIONS, f.count(f.lit(1)).alias(ROWS), *counts)
+    for name, each in expectations.items():
+        if each.otherwise == "drop":
+            frame = frame.where(passed[name])
+        elif each.otherwise == "fail":
+            said = f"{NOT_MET}{name}: {each.check} is not true of a row"
+            frame = frame.where(f.when(passed[name], True).otherwise(f.raise_error(said)))
+    return frame
+
+
+def _transformed(
+    output: definition.Output, sources: Mapping[str, "DataFrame"], spark: "SparkSession"
+) -> "DataFrame":
+    if output.sql is not None:
+        # By views, and not as arguments of `sql`, which would read braces as references.
+        for name, frame in sources.items():
+            frame.createOrReplaceTempView(name)
+        return spark.sql(output.sql)
+    if output.function is None:
+        (frame,) = sources.values()
+        return frame
+    frame = output.function(**sources)
+    if not hasattr(frame, "writeStream"):
+        raise definition.InvalidPipeline(
+            f"returned {type(frame).__name__} instead of a DataFrame", path=("function",)
+        )
+    return frame
+
+
+def check_schema(schema: str, path: tuple[str, ...]) -> None:
     """Let Spark read a schema by itself: among other columns its complaints name the wrong one."""
     try:
         DataType.fromDDL(schema)

@@ -37,6 +37,9 @@ _OWN_WRITE_OPTIONS: Final = (
     "txnVersion",
     "checkpointLocation",
 )
+_NAME: Final = re.compile(r"\w{1,50}", re.ASCII)
+_NAME_RULE: Final = "write 1 to 50 letters, digits and underscores"
+_TABLE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,99}")
 _SECRET: Final = re.compile("key|secret|password|token|credential|storage", re.IGNORECASE)
 _SQL_SPACE: Final = re.compile(
     r"""(?P<text>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`)|(?:\s|--[^\n]*|/\*(?!\+).*?\*/)+""",
@@ -46,6 +49,7 @@ _SQL_SPACE: Final = re.compile(
 _EMPTY: Final[dict[str, Any]] = {}
 
 OptionValue: TypeAlias = str | bool | int | float
+Row: TypeAlias = dict[str, Any]
 Transform: TypeAlias = Callable[..., Any]
 """Takes a DataFrame for each source, by name, and returns one."""
 
@@ -100,7 +104,7 @@ class Sink(_Part, frozen=True):
     """An SQL expression; without it the column `partition` if there is one."""
     options: dict[str, OptionValue] = _EMPTY
     table: str | None = None
-    """A directory or an address such as `s3a://bucket/table`, for files of Parquet."""
+    """The name of an Iceberg table in the catalog of the archive."""
     partition_by: list[str] = msgspec.field(default_factory=list[str])
 
 
@@ -110,21 +114,70 @@ class Every(_Part, frozen=True):
     every: str = "1s"
 
 
+class Expectation(_Part, frozen=True):
+    """What results should be like."""
+
+    check: str
+    """An SQL expression over the columns of the results; a row meets it if it is true."""
+    otherwise: Literal["warn", "drop", "fail"] = "warn"
+    """What happens to a row that does not meet it: only counted, left out, or the end of the run,
+    before anything of its micro-batch is written."""
+
+
+class Output(_Part, frozen=True):
+    """What to compute of the sources, and where it goes."""
+
+    sink: Sink
+    sql: str | None = None
+    function: Any = None
+    """A function, or where to find one: `module:name`, `file.py:name`."""
+    window: Window | None = None
+    expect: dict[str, Expectation] = msgspec.field(default_factory=dict[str, Expectation])
+    """By name."""
+
+
+class Case(_Part, frozen=True):
+    """A test: the results expected of given messages."""
+
+    given: dict[str, list[Row]]
+    """Messages by source, with the columns of the data source."""
+    expect: list[Row] | dict[str, list[Row]]
+    """Rows; by output if there are several."""
+
+    @property
+    def expected(self) -> dict[str, list[Row]]:
+        """Rows by output."""
+        return {"": self.expect} if isinstance(self.expect, list) else self.expect
+
+
 class Pipeline(_Part, frozen=True):
     """What to compute of which queues, and where to put it."""
 
     name: str
     sources: dict[str, Source]
-    sink: Sink
+    sink: Sink | None = None
     description: str = ""
     sql: str | None = None
     function: Any = None
-    """A function, or where to find one: `module:name`, `file.py:name`."""
+    """As of an output."""
     window: Window | None = None
+    expect: dict[str, Expectation] = msgspec.field(default_factory=dict[str, Expectation])
+    outputs: dict[str, Output] = msgspec.field(default_factory=dict[str, Output])
+    """Instead of the one that `sink`, `sql`, `function`, `window` and `expect` describe."""
     trigger: Every | Literal["availableNow", "once"] = msgspec.field(default_factory=Every)
+    tests: dict[str, Case] = msgspec.field(default_factory=dict[str, Case])
+    """By what they show."""
     checkpoint: str | None = None
     spark: dict[str, OptionValue] = _EMPTY
     """Settings of Spark's."""
+
+    @property
+    def all_outputs(self) -> dict[str, Output]:
+        """The outputs by name; the only one has none."""
+        if self.outputs or self.sink is None:
+            return self.outputs
+        names = ("sink", "sql", "function", "window", "expect")
+        return {"": Output(**{name: getattr(self, name) for name in names})}
 
 
 def check_pipeline(pipeline: Pipeline) -> None:
@@ -135,23 +188,62 @@ def check_pipeline(pipeline: Pipeline) -> None:
         raise InvalidPipeline("name at least one source", path=("sources",))
     for name, source in pipeline.sources.items():
         _check_source(name, source)
-    if pipeline.sql is not None and pipeline.function is not None:
-        raise InvalidPipeline("give sql or function, not both", path=("function",))
-    if pipeline.sql is None and pipeline.function is None and len(pipeline.sources) > 1:
+    for name in ("sink", "sql", "function", "window", "expect"):
+        if pipeline.outputs and getattr(pipeline, name):
+            raise InvalidPipeline("with outputs it belongs to one of them", path=(name,))
+    if not pipeline.all_outputs:
+        raise InvalidPipeline("say where results go, by sink or by outputs")
+    tables: dict[str, str] = {}
+    for name, output in pipeline.all_outputs.items():
+        path = ("outputs", name) if name else ()
+        if name and not _NAME.fullmatch(name):
+            raise InvalidPipeline(_NAME_RULE, path=path)
+        _check_output(output, pipeline.sources, path)
+        table = output.sink.table
+        if table is not None and tables.setdefault(table, name) != name:
+            raise InvalidPipeline(
+                f"table {table} is that of output {tables[table]}, and a table is written by one",
+                path=(*path, "sink", "table"),
+            )
+    for name, case in pipeline.tests.items():
+        path = ("tests", name)
+        _check_names(case.given, pipeline.sources, "source", (*path, "given"))
+        _check_names(case.expected, pipeline.all_outputs, "output", (*path, "expect"))
+    if isinstance(pipeline.trigger, Every):
+        duration(pipeline.trigger.every, ("trigger", "every"))
+
+
+def _check_names(
+    given: Mapping[str, Any], known: Mapping[str, Any], kind: str, path: tuple[str, ...]
+) -> None:
+    for name in given:
+        if name not in known:
+            names = ", ".join(each for each in known if each) or "a list of rows"
+            raise InvalidPipeline(
+                f"there is no {kind} {name or 'without a name'}; write {names}", path=(*path, name)
+            )
+
+
+def _check_output(output: Output, sources: Mapping[str, Source], path: tuple[str, ...]) -> None:
+    if output.sql is not None and output.function is not None:
+        raise InvalidPipeline("give sql or function, not both", path=(*path, "function"))
+    if output.sql is None and output.function is None and len(sources) > 1:
         raise InvalidPipeline(
-            "with several sources say by sql or function how they come together", path=("sources",)
+            "with several sources say by sql or function how they come together",
+            path=path or ("sources",),
         )
-    if pipeline.window is not None:
-        _check_window(pipeline.window)
-        if not any(source.watermark for source in pipeline.sources.values()):
+    if output.window is not None:
+        _check_window(output.window, path)
+        if not any(source.watermark for source in sources.values()):
             raise InvalidPipeline(
                 "a window closes when the watermark has passed it: give the source a watermark, "
                 "such as 10s",
-                path=("window",),
+                path=(*path, "window"),
             )
-    _check_sink(pipeline.sink)
-    if isinstance(pipeline.trigger, Every):
-        duration(pipeline.trigger.every, ("trigger", "every"))
+    _check_sink(output.sink, (*path, "sink"))
+    for name in output.expect:
+        if not _NAME.fullmatch(name):
+            raise InvalidPipeline(_NAME_RULE, path=(*path, "expect", name))
 
 
 def _check_source(name: str, source: Source) -> None:
@@ -173,11 +265,11 @@ def _check_source(name: str, source: Source) -> None:
     _check_options(source.options, READ_OPTIONS, _OWN_READ_OPTIONS, (*path, "options"))
 
 
-def _check_window(window: Window) -> None:
+def _check_window(window: Window, within: tuple[str, ...]) -> None:
     wanted = {"tumbling": ("size",), "sliding": ("size", "slide"), "session": ("gap",)}[window.kind]
     for name in ("size", "slide", "gap"):
         text: str | None = getattr(window, name)
-        path = ("window", name)
+        path = (*within, "window", name)
         if text is None and name in wanted:
             raise InvalidPipeline(f"a {window.kind} window needs it, such as 30s", path=path)
         if text is not None and name not in wanted:
@@ -185,23 +277,31 @@ def _check_window(window: Window) -> None:
         if text is not None:
             duration(text, path)
     if window.kind == "sliding" and (duration(window.slide or "") > duration(window.size or "")):
-        raise InvalidPipeline("larger than size: messages would be lost", path=("window", "slide"))
+        raise InvalidPipeline(
+            "larger than size: messages would be lost", path=(*within, "window", "slide")
+        )
     if window.kind == "session" and not window.by:
         raise InvalidPipeline(
-            "a session window needs a key, such as partition", path=("window", "by")
+            "a session window needs a key, such as partition", path=(*within, "window", "by")
         )
     if not window.aggregate:
-        raise InvalidPipeline("name at least one column", path=("window", "aggregate"))
+        raise InvalidPipeline("name at least one column", path=(*within, "window", "aggregate"))
 
 
-def _check_sink(sink: Sink) -> None:
+def _check_sink(sink: Sink, path: tuple[str, ...]) -> None:
     if sink.queue is None and sink.table is None:
-        raise InvalidPipeline("say where results go, by queue or by table", path=("sink",))
+        raise InvalidPipeline("say where results go, by queue or by table", path=path)
     if sink.queue is None and (sink.partition is not None or sink.options):
-        raise InvalidPipeline("partition and options are of a queue", path=("sink",))
+        raise InvalidPipeline("partition and options are of a queue", path=path)
+    if sink.table is not None and not _TABLE.fullmatch(sink.table):
+        raise InvalidPipeline(
+            f"{sink.table!r} is no name of a table: 1 to 100 letters, digits, _ and -. It is a "
+            "table of the lake, not a directory; its files lie in the warehouse",
+            path=(*path, "table"),
+        )
     if sink.table is None and sink.partition_by:
-        raise InvalidPipeline("is of a table", path=("sink", "partitionBy"))
-    _check_options(sink.options, WRITE_OPTIONS, _OWN_WRITE_OPTIONS, ("sink", "options"))
+        raise InvalidPipeline("is of a table", path=(*path, "partitionBy"))
+    _check_options(sink.options, WRITE_OPTIONS, _OWN_WRITE_OPTIONS, (*path, "options"))
 
 
 def _check_options(
@@ -243,21 +343,37 @@ def spelled_options(options: Mapping[str, OptionValue]) -> dict[str, str]:
 
 def spelled_definition(pipeline: Pipeline) -> bytes:
     """Spell a definition as JSON, for the record that many may see: without secrets."""
-    named = pipeline.function
-    if callable(named):
-        named = f"{getattr(named, '__module__', '')}:{getattr(named, '__qualname__', '')}"
     replaced = msgspec.structs.replace
     shown = replaced(
         pipeline,
-        function=named,
+        function=_spelled_function(pipeline.function),
         spark=_without_secrets(pipeline.spark),
-        sink=replaced(pipeline.sink, options=_without_secrets(pipeline.sink.options)),
+        sink=pipeline.sink and _shown_sink(pipeline.sink),
+        tests={},  # of those who write it, not of the run
         sources={
             name: replaced(source, options=_without_secrets(source.options))
             for name, source in pipeline.sources.items()
         },
+        outputs={
+            name: replaced(
+                output,
+                function=_spelled_function(output.function),
+                sink=_shown_sink(output.sink),
+            )
+            for name, output in pipeline.outputs.items()
+        },
     )
     return msgspec.json.encode(shown)
+
+
+def _shown_sink(sink: Sink) -> Sink:
+    return msgspec.structs.replace(sink, options=_without_secrets(sink.options))
+
+
+def _spelled_function(function: Any) -> str | None:
+    if callable(function):
+        return f"{getattr(function, '__module__', '')}:{getattr(function, '__qualname__', '')}"
+    return function
 
 
 def _without_secrets(options: Mapping[str, OptionValue]) -> dict[str, OptionValue]:
@@ -267,7 +383,7 @@ def _without_secrets(options: Mapping[str, OptionValue]) -> dict[str, OptionValu
     }
 
 
-def definition_hash(pipeline: Pipeline, transform: Transform | None) -> str:
+def definition_hash(pipeline: Pipeline) -> str:
     """Return a hash of what a checkpoint depends on: what is computed, however it is spelled.
 
     Left out is what may change from run to run: trigger, limits, addresses, how results spread
@@ -277,12 +393,16 @@ def definition_hash(pipeline: Pipeline, transform: Transform | None) -> str:
         name: (source.queue, source.pattern, source.schema, source.event_time, source.watermark)
         for name, source in sorted(pipeline.sources.items())
     }
-    parts = [
-        pipeline.name,
-        sources,
-        pipeline.sql and _SQL_SPACE.sub(lambda found: found["text"] or " ", pipeline.sql).strip(),
-        None if transform is None else described_code(transform),
-        pipeline.window,
-        (pipeline.sink.queue, pipeline.sink.table),
-    ]
+    outputs = {name: _computed(output) for name, output in sorted(pipeline.all_outputs.items())}
+    parts = [pipeline.name, sources, *outputs.get("", (outputs,))]
     return hashlib.sha256(msgspec.json.encode(parts, order="sorted")).hexdigest()
+
+
+def _computed(output: Output) -> tuple[Any, ...]:
+    sql, function = output.sql, output.function
+    return (
+        sql and _SQL_SPACE.sub(lambda found: found["text"] or " ", sql).strip(),
+        None if function is None else described_code(function),
+        output.window,
+        (output.sink.queue, output.sink.table),
+    )

@@ -23,7 +23,7 @@ BEGIN: Final = (
 REPORT: Final = (
     "select * from skep.report_pipeline($1::text::uuid, $2, $3::text::json, $4::text::bigint, "
     "$5::text::bigint, $6::text::float8, $7::text::bigint, $8::text::bigint, $9, "
-    "$10::text::json)"
+    "$10::text::json, $11::text::json)"
 )
 LIST: Final = "select * from skep.list_pipelines($1, $2::text::integer, 0)"
 FORGET_READER: Final = "select skep.forget_reader($1)"
@@ -54,6 +54,17 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     duration_ms: int
 
 
+class Expected(msgspec.Struct, frozen=True, kw_only=True):
+    """How many results of a run met an expectation."""
+
+    sink: str
+    name: str
+    otherwise: str
+    """What happens to a row that does not meet it: `warn`, `drop` or `fail`."""
+    rows: int = 0
+    failed: int = 0
+
+
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
     """How a run is doing."""
 
@@ -66,6 +77,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     """By sink, the positions of its sources."""
     recent: tuple[Batch, ...] = ()
     """The last micro-batches, the oldest first."""
+    expectations: tuple[Expected, ...] = ()
 
 
 class Registry:
@@ -136,14 +148,15 @@ class Registry:
                 REPORT,
                 self._run_id,
                 state,
-                progress.position and msgspec.json.encode(progress.position).decode(),
+                _spelled(progress.position),
                 progress.batches,
                 progress.messages,
                 progress.rate,
                 progress.lag_messages,
                 progress.lag_s,
                 error,
-                msgspec.json.encode(progress.recent).decode() if progress.recent else None,
+                _spelled(progress.recent),
+                _spelled(progress.expectations),
             )
         except PipelineBusy:
             return False
@@ -168,3 +181,8 @@ class Registry:
     def find(self, name: str) -> dict[str, Any] | None:
         """Return one of them."""
         return next(iter(self._rows(LIST, name, 1)), None)
+
+
+def _spelled(value: Any) -> str | None:
+    """Spell a value as JSON; None leaves what is on record."""
+    return msgspec.json.encode(value).decode() if value else None

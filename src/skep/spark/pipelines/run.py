@@ -1,8 +1,7 @@
 """Run a pipeline: start its queries, watch them, report, and stop on request.
 
 A run is as durable as its checkpoint: killed at any moment, the next one continues, and results are
-written once. Only Skep's sink and Spark's file sink are used, which both recognize a repeated
-micro-batch.
+written once: queues and tables both recognize a repeated micro-batch.
 """
 
 import json
@@ -13,16 +12,29 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
+import msgspec
+
 from skep.model.errors import Refused, SkepError, Unavailable
 from skep.spark.pipelines import pipeline as definition
-from skep.spark.pipelines.frames import Frames, SinkKind, reader_name, sinks_of, source_options
-from skep.spark.pipelines.registry import Batch, Progress, Registry
+from skep.spark.pipelines.frames import (
+    EXPECTATIONS,
+    NOT_MET,
+    ROWS,
+    Frames,
+    Target,
+    reader_name,
+    source_options,
+    targets_of,
+)
+from skep.spark.pipelines.registry import Batch, Expected, Progress, Registry
 from skep.spark.runtime.session import DEFAULT_MASTER, spark_session
 from skep.spark.runtime.tasks import last_cause
+from skep.spark.sink.options import RESULT_TABLE
 from skep.spark.source.message_log import MessageLog
 from skep.spark.source.options import read_options
 from skep.spark.source.positions import Position
@@ -37,8 +49,6 @@ REPORT_S: Final = 1.0
 RECENT_BATCHES: Final = 40
 """How many micro-batches the record shows."""
 
-_TABLE_LOG: Final = "_spark_metadata"
-"""Where Spark's file sink keeps which micro-batches a table has."""
 _OUR_CLASS: Final = re.compile(r"^skep(\.\w+)+: ")
 """How an error of ours begins when it comes from another process."""
 
@@ -49,12 +59,12 @@ class PipelineFailed(Refused):
     """A query of the pipeline ended with an error."""
 
 
+class ExpectationFailed(PipelineFailed):
+    """A row does not meet an expectation with `otherwise: fail`."""
+
+
 class CheckpointGone(Refused):
     """The pipeline has run before, but its checkpoint is not there."""
-
-
-class TableTaken(Refused):
-    """Another query wrote the table, so what this one writes would be skipped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +76,10 @@ class RunPlan:
     """Directory or address; each sink has a directory in it."""
     master: str = DEFAULT_MASTER
     is_reset: bool = False
+    warehouse: str | None = None
+    """Where tables lie if there is no archive."""
+    storage: str | None = None
+    """How its files are reached, as the setting `archive_storage` says it."""
     log: Path | None = None
     """Where Spark writes what it prints, instead of the terminal."""
 
@@ -82,7 +96,6 @@ class PipelineRun:
     """One run of a pipeline, from its registration to its end."""
 
     pipeline: definition.Pipeline
-    transform: definition.Transform | None
     plan: RunPlan
     on_progress: OnProgress = lambda _progress: None
 
@@ -99,7 +112,7 @@ class PipelineRun:
             has_progress = registry.begin(
                 self.pipeline.name,
                 definition=definition.spelled_definition(self.pipeline),
-                digest=definition.definition_hash(self.pipeline, self.transform),
+                digest=definition.definition_hash(self.pipeline),
                 checkpoint=self.plan.checkpoint,
                 master=self.plan.master,
                 is_reset=self.plan.is_reset,
@@ -110,31 +123,29 @@ class PipelineRun:
 
     def _forget(self, registry: Registry) -> None:
         """Begin anew. The record goes last: it must not claim progress without its checkpoint."""
-        self._require_free_table(self._session())
         files, path = _located(self._session(), self.plan.checkpoint)
         files.delete(path, True)
-        for sink in sinks_of(self.pipeline):
+        for target in targets_of(self.pipeline):
             for source in self.pipeline.sources:
-                registry.forget_reader(reader_name(self.pipeline, sink, source))
+                registry.forget_reader(reader_name(self.pipeline, target.key, source))
 
     def _run(self, registry: Registry, stop: threading.Event, *, has_progress: bool) -> Progress:
         watch = _Watch(self.pipeline, self.plan.url)
-        queries: dict[SinkKind, StreamingQuery] = {}
+        queries: dict[str, StreamingQuery] = {}
         try:
             spark = self._session()
             if has_progress:
                 self._require_checkpoint(spark)
-            if not _exists(spark, f"{self.plan.checkpoint}/table"):
-                self._require_free_table(spark)
-            frames = Frames(spark, self.pipeline, self.transform, self.plan.url)
-            for sink in sinks_of(self.pipeline):
-                writer = frames.writer(sink, f"{self.plan.checkpoint}/{sink}")
-                queries[sink] = writer.start()
+            open_table = partial(_open_table, spark, self.pipeline, self.plan)
+            frames = Frames(spark, self.pipeline, self.plan.url, open_table)
+            for target in targets_of(self.pipeline):
+                writer = frames.writer(target, f"{self.plan.checkpoint}/{target.key}")
+                queries[target.key] = writer.start()
             self._follow(registry, queries, watch, stop)
         except Exception as failure:
             # A signal to a whole group of processes ends Spark while it is asked to stop.
             if not stop.is_set():
-                error = _explained(failure)
+                error = explained_failure(failure)
                 registry.report("failed", watch.progress, error.message)
                 raise error from failure
         finally:
@@ -149,23 +160,10 @@ class PipelineRun:
                 f"{self.plan.checkpoint}: say by --checkpoint where it lies, or --reset"
             )
 
-    def _require_free_table(self, spark: "SparkSession") -> None:
-        """Refuse a table that a query with another checkpoint wrote.
-
-        Spark's file sink keeps the numbers of micro-batches beside the files and skips those it
-        has. A query with a new checkpoint counts from 0, so all it writes would be skipped.
-        """
-        table = self.pipeline.sink.table
-        if table is not None and _exists(spark, f"{table}/{_TABLE_LOG}"):
-            raise TableTaken(
-                f"table {table} was written by another query, or before --reset: Spark would skip "
-                "what this one writes. Name another directory, or move this one away first"
-            )
-
     def _follow(
         self,
         registry: Registry,
-        queries: Mapping[SinkKind, "StreamingQuery"],
+        queries: Mapping[str, "StreamingQuery"],
         watch: "_Watch",
         stop: threading.Event,
     ) -> None:
@@ -193,6 +191,35 @@ class PipelineRun:
         )
 
 
+def _open_table(
+    spark: "SparkSession",
+    pipeline: definition.Pipeline,
+    plan: RunPlan,
+    target: Target,
+    schema: Any,
+) -> dict[str, str]:
+    """Open a table for rows of a schema; return the options of what writes to it."""
+    # The lake is slow to import, and few pipelines need it.
+    from skep.spark.archive.lake import Lake, explained  # noqa: PLC0415
+    from skep.spark.archive.result_table import open_result_table  # noqa: PLC0415
+    from skep.spark.archive.storage import storage_properties  # noqa: PLC0415
+
+    sink = pipeline.all_outputs[target.output].sink
+    with explained(), Lake(plan.url, storage_properties(plan.storage)) as lake:
+        opened = open_result_table(
+            lake,
+            sink.table or "",
+            schema,
+            sink.partition_by,
+            pipeline=pipeline.name,
+            warehouse=plan.warehouse,
+            is_new=not _exists(spark, f"{plan.checkpoint}/{target.key}"),
+            is_reset=plan.is_reset,
+        )
+    options = {"url": plan.url, RESULT_TABLE: opened.spelled}
+    return options if plan.storage is None else {**options, "storage": plan.storage}
+
+
 def stop_queries(queries: Iterable["StreamingQuery"]) -> None:
     """Stop queries; one that cannot be asked any more has ended with its JVM."""
     # PySpark is an extra, and slow to import.
@@ -210,12 +237,17 @@ class _Watch:
     def __init__(self, pipeline: definition.Pipeline, url: str) -> None:
         self._pipeline: Final = pipeline
         self._url: Final = url
-        self._last_batch: Final[dict[SinkKind, int]] = {}
+        self._last_batch: Final[dict[str, int]] = {}
         self._position: Final[dict[str, Any]] = {}
+        self._expected: Final = {
+            (target.key, name): Expected(sink=target.key, name=name, otherwise=each.otherwise)
+            for target in targets_of(pipeline)
+            for name, each in pipeline.all_outputs[target.output].expect.items()
+        }
         self._recent: Final[deque[Batch]] = deque(maxlen=RECENT_BATCHES)
         self.progress = Progress()
 
-    def update(self, queries: Mapping[SinkKind, "StreamingQuery"]) -> None:
+    def update(self, queries: Mapping[str, "StreamingQuery"]) -> None:
         """Add the micro-batches that ended since the last call."""
         batches, messages = self.progress.batches, self.progress.messages
         rate = 0.0
@@ -224,6 +256,8 @@ class _Watch:
             batches += len(ended)
             messages += sum(each["numInputRows"] for each in ended)
             self._recent.extend(_batch(sink, each) for each in ended)
+            for each in ended:
+                self._count(sink, each)
             if query.lastProgress is not None:
                 rate += _report(query.lastProgress).get("processedRowsPerSecond") or 0.0
             if ended:
@@ -240,9 +274,19 @@ class _Watch:
             lag_s=lag_s,
             position=dict(self._position) or None,
             recent=tuple(self._recent),
+            expectations=tuple(self._expected.values()),
         )
 
-    def _ended(self, sink: SinkKind, query: "StreamingQuery") -> list[dict[str, Any]]:
+    def _count(self, sink: str, report: dict[str, Any]) -> None:
+        """Add what a micro-batch says of expectations."""
+        counts: dict[str, int] = report.get("observedMetrics", {}).get(EXPECTATIONS, {})
+        for (place, name), known in self._expected.items():
+            if place == sink and name in counts:
+                self._expected[place, name] = msgspec.structs.replace(
+                    known, rows=known.rows + counts[ROWS], failed=known.failed + counts[name]
+                )
+
+    def _ended(self, sink: str, query: "StreamingQuery") -> list[dict[str, Any]]:
         """Return the new reports of micro-batches; idle queries repeat the number of their last."""
         reports = [_report(each) for each in query.recentProgress]
         last = self._last_batch.get(sink, -1)
@@ -253,7 +297,7 @@ class _Watch:
             self._last_batch[sink] = max(each["batchId"] for each in done)
         return done
 
-    def _lag(self, sinks: Sequence[SinkKind]) -> tuple[int, int]:
+    def _lag(self, sinks: Sequence[str]) -> tuple[int, int]:
         """Return how far the readers are behind: the most of any sink."""
         totals = [(0, 0)]
         sources = self._pipeline.sources
@@ -301,7 +345,7 @@ def _report(progress: Any) -> dict[str, Any]:
     return json.loads(progress.json)
 
 
-def _batch(sink: SinkKind, report: dict[str, Any]) -> Batch:
+def _batch(sink: str, report: dict[str, Any]) -> Batch:
     return Batch(
         sink=sink,
         number=report["batchId"],
@@ -311,9 +355,12 @@ def _batch(sink: SinkKind, report: dict[str, Any]) -> Batch:
     )
 
 
-def _explained(failure: Exception) -> SkepError:
+def explained_failure(failure: Exception) -> SkepError:
     """Turn what Spark raises into one line; what we raise ourselves is one already."""
     if isinstance(failure, SkepError):
         return failure
+    if (at := str(failure).find(NOT_MET)) >= 0:
+        said = str(failure)[at:].splitlines()[0].partition(" SQLSTATE")[0]
+        return ExpectationFailed(f"{said}. Nothing of its micro-batch was written")
     cause = last_cause(str(failure).strip()).removeprefix("a task on Spark failed: ")
     return PipelineFailed(_OUR_CLASS.sub("", cause))
