@@ -60,6 +60,7 @@ def test_pem_blocks_may_follow_each_other_on_one_line():
         pem_of(ec.generate_private_key(ec.SECP384R1())),
         pem_of(rsa.generate_private_key(public_exponent=65537, key_size=1024)),
     ],
+    ids=["no block", "no key in it", "another curve", "too short"],
 )
 def test_a_text_without_a_usable_key_is_refused(text):
     with pytest.raises(UnusableKey):

@@ -34,7 +34,7 @@ def fetch(
     wait: Annotated[float, Option(min=0, max=30, help="Seconds to wait for a message.")] = 0.0,
     output: Output = "table",
 ) -> None:
-    """Read the messages of a partition from an offset on, without consuming them."""
+    """Read messages of a partition by offset, consuming none."""
     import msgspec
 
     if start is not None:

@@ -35,7 +35,7 @@ def release_lock(
     *,
     slot: Annotated[int, Option(min=0, help="Which permit of a semaphore.")] = 0,
 ) -> None:
-    """Take a permit from its holder, for one that hangs; the next in line gets it."""
+    """Take a permit from a holder that hangs."""
     held = [each for each in client.locks.holders(name) if each.slot == slot]
     if not held or not client.locks.release(name, held[0].token, slot=slot):
         raise NotFound(f"the lock {name} is free")

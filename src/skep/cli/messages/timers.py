@@ -57,7 +57,7 @@ def schedule_timer(
     delay: Annotated[float, Option(min=0, help="Deliver after (seconds).")],
     partition: Annotated[str | None, Option(help="Partition; Default unless given.")] = None,
 ) -> None:
-    """Schedule a message, in place of the one that waits under the key."""
+    """Schedule a message, replacing what waits under its key."""
     changed = client.timers.schedule(
         queue, key, json_argument("payload", payload), delay_s=delay, partition=partition
     )
