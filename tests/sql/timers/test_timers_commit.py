@@ -171,12 +171,18 @@ async def test_calls_over_the_same_timers_in_any_order_do_not_deadlock(log, othe
     assert await keys_waiting(log) == []
 
 
-async def test_a_schedule_whose_queue_is_deleted_meanwhile_does_nothing_of_its_call(log, other):
+@pytest.mark.parametrize("deleted", ["before it is found", "before it is locked"])
+async def test_a_schedule_whose_queue_is_deleted_meanwhile_does_nothing_of_its_call(
+    log, other, deleted
+):
     class Deletes:
         async def call(self, statement, *arguments):
             if "timers_commit" in statement:
                 await other.value("select skep.remove_queue('hive')")
-            return await log.rows(statement, *arguments)
+            rows = await log.rows(statement, *arguments)
+            if "timer_queues" in statement and deleted == "before it is found":
+                return [row for row in rows if row[0] != "hive"]
+            return rows
 
     refused = []
     [unit] = units([[scheduling("a", "x"), scheduling("b", "y", queue="other")]], {})

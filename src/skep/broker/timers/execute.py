@@ -44,7 +44,9 @@ class TimerExecutor(OnceExecutor[TimerCall]):
             QUEUES_CALL, [step.queue for step in steps], [step.schedules for step in steps]
         )
         ids: dict[str, int] = dict(map(tuple, rows))
-        rules = await self._rule_book.read(ids[step.queue] for step in steps if step.schedules)
+        rules = await self._rule_book.read(
+            ids[step.queue] for step in steps if step.schedules and step.queue in ids
+        )
         for call in batch:
             try:
                 call.prepared = [self._prepared(call, step, ids, rules) for step in call.plan]
@@ -60,8 +62,10 @@ class TimerExecutor(OnceExecutor[TimerCall]):
         rules_by_queue: dict[int, QueueRules],
     ) -> Prepared:
         queue_id = ids.get(step.queue)
-        if not step.schedules or queue_id is None:
+        if not step.schedules:
             return Prepared(queue_id, None, None)
+        if queue_id is None:
+            raise Refused(_GONE)
         rules = rules_by_queue[queue_id]
         envelope = step.envelope(call.producer)
         if refusal := rules.refusal_of(envelope):
