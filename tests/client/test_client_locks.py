@@ -50,6 +50,26 @@ async def test_a_renewal_has_a_higher_token_and_asking_again_changes_nothing(que
     assert not await lock.release()
 
 
+async def test_a_lock_that_its_owner_held_before_is_held_for_a_whole_time_to_live(queen, queue):
+    locks = [queen.lock(queue, ttl_s=30, owner="me", renews=False) for _ in range(2)]
+    for lock in locks:
+        assert await lock.acquire()
+    [holder] = await queen.locks.holders(queue)
+
+    assert locks[0].token < locks[1].token == holder.token
+    assert holder.renewed_at > holder.since
+
+
+async def test_a_lock_is_released_though_the_answer_of_its_last_renewal_was_lost(queen, queue):
+    lock, again = [queen.lock(queue, ttl_s=30, owner="me", renews=False) for _ in range(2)]
+    await lock.acquire()
+    await again.acquire()
+    await again.renew()
+
+    assert await lock.release()
+    assert await queen.locks.holders(queue) == []
+
+
 async def test_who_waits_for_a_lock_gets_it_when_it_is_released(queen, queue):
     first = queen.lock(queue, ttl_s=30)
     await first.acquire()

@@ -511,6 +511,8 @@ class LockResult(msgspec.Struct, kw_only=True):
     """What became of an operation on a lock."""
 
     acquired: bool = False
+    already: bool = False
+    """The owner held it before; its time to live was not extended."""
     renewed: bool = False
     released: bool = False
     held: bool = False

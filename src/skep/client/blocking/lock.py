@@ -89,14 +89,17 @@ class Lock:
         """Take it, waiting in line for so long; return whether it is held."""
         if self.is_held:
             return True
+        self._end_keeper()  # which may still try to renew what was lost
         wait_s = self._wait_s if wait_s is None else wait_s
         asked = {"ttlSeconds": self._ttl_s, "limit": self._limit, "waitMs": round(wait_s * 1000)}
         result, asked_at_s = self._ask("acquire", wait_s, **asked)
         if not result.acquired:
             return False
         self._permit, self._held_until_s = result, asked_at_s + self._ttl_s
-        if monotonic() - asked_at_s > self._ttl_s * _SHARE and not self.renew():
-            return False  # when it was granted is not known after a wait
+        # When it was granted is not known after a wait, nor if the owner held it before.
+        is_late = monotonic() - asked_at_s > self._ttl_s * _SHARE
+        if (result.already or is_late) and not self._renew_or_lose():
+            return False
         if self._renews:
             self._stop = Stop()
             self._keeper = Background(self._keep)
@@ -117,14 +120,17 @@ class Lock:
 
     def release(self) -> bool:
         """Give it back; false if it was not held any more."""
-        self._stop.set()
-        keeper, self._keeper = self._keeper, None
-        if keeper is not None:
-            keeper.join()
+        self._end_keeper()
         permit, self._permit = self._permit, None
         if permit is None:
             return False
         result, _ = self._ask("release", token=permit.token, slot=permit.slot)
+        if any(holder.owner == self.owner for holder in result.holders):
+            # The answer of a renewal was lost, and with it the token.
+            self._permit = permit
+            if self._renew_or_lose():
+                permit, self._permit = self._held(), None
+                result, _ = self._ask("release", token=permit.token, slot=permit.slot)
         return bool(result.released)
 
     def __enter__(self) -> "Lock":
@@ -142,6 +148,20 @@ class Lock:
             self.release()
         except SkepError as failure:  # it ends by itself
             _log.warning("lock %s was not released: %s", self.name, failure)
+
+    def _end_keeper(self) -> None:
+        self._stop.set()
+        keeper, self._keeper = self._keeper, None
+        if keeper is not None:
+            keeper.join()
+
+    def _renew_or_lose(self) -> bool:
+        """Renew it; if it is not known what became of that, it is not held."""
+        try:
+            return self.renew()
+        except SkepError:
+            self._permit = None
+            raise
 
     def _held(self) -> LockResult:
         permit = self._permit
