@@ -140,6 +140,13 @@ async def test_a_semaphore_has_as_many_permits_as_its_limit(open_client, name):
     assert len({each["token"] for each in taken}) == 3
 
 
+async def test_the_largest_semaphore_gives_a_permit(client, name):
+    result = await acquire(client, name, limit=1024)
+
+    assert result["acquired"] is True
+    assert result["slot"] in range(1024)
+
+
 async def test_a_key_of_another_value_holds_its_slot(client, name):
     put = {"op": "put", "ns": "queen-locks", "key": f"{name}#0", "value": 7, "forever": True}
     await client.post("/api/v1/kv", [put])

@@ -23,7 +23,8 @@ class DirectKv:
     def __init__(self, log):
         self._executor = KvExecutor(Session(log))
 
-    async def carry_out(self, plan):
+    async def carry_out(self, plan, busy=None):
+        del busy
         calls = []
         task = asyncio.create_task(
             answered(lambda answer, refuse: calls.append(KvCall(plan, answer, refuse)))

@@ -1,6 +1,6 @@
 """What an acquirer may do, whatever is held and whoever waits."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,12 +12,14 @@ from skep.broker.locks.decide import (
     Mine,
     Permit,
     Pulse,
+    Pulses,
     Take,
     View,
     choose,
     line_of,
     permit_of,
 )
+from skep.broker.locks.wait import pause_s
 
 NOON = datetime(2026, 11, 19, 12, tzinfo=UTC)
 names = st.sampled_from(["a", "b", "c"])
@@ -64,12 +66,32 @@ def test_only_the_first_in_line_take_what_is_free_and_owners_keep_what_they_hold
 
 def test_a_process_is_silent_when_its_beats_stand_still():
     pulse = Pulse(3.0)
-    line = Line().with_ticket("1", "lives").with_ticket("2", "died")
+    line = Line().with_ticket("1", "lives", 1).with_ticket("2", "died", 1)
 
     assert pulse.silent(line, 0.0) == set()
-    assert pulse.silent(line.beaten("lives"), 3.5) == {"died"}
+    assert pulse.silent(line.beaten("lives", 2), 3.5) == {"died"}
     assert line.without_processes({"died"}).tickets == [("1", "lives")]
     assert line.without_processes({"died"}).beats == {"lives": 1}
+
+
+def test_pulses_are_remembered_by_lock_until_no_one_looks_at_them_for_long():
+    pulses = Pulses(3.0)
+    line = Line().with_ticket("1", "died", 1)
+
+    assert [pulses.silent(name, line, 0.0) for name in "ab"] == [set(), set()]
+    assert pulses.silent("b", line, 50.0) == {"died"}
+    assert len(pulses) == 2
+    assert pulses.silent("b", line, 70.0) == {"died"}
+    assert len(pulses) == 1
+    assert pulses.silent("a", line, 70.0) == set()
+
+
+def test_the_first_waiter_looks_when_a_permit_expires_by_whichever_clock():
+    view = View({0: permit(0, "a")}, Line(), 0)
+    pauses = [pause_s(view, NOON + timedelta(seconds=late)) for late in (-9, -0.5, 0, 0.5, 9)]
+
+    assert pauses == [1.0, 0.5, 0.02, 0.5, 1.0]
+    assert pause_s(View({}, Line(), 0), NOON) == 1.0
 
 
 def test_a_key_of_any_other_value_holds_its_slot_and_is_no_line():

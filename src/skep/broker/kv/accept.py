@@ -92,8 +92,11 @@ class Kv:
     def __init__(self, engine: Engine) -> None:
         self._engine: Final = engine
 
-    def call(self, call: KvCall) -> None:
+    def call(self, call: KvCall, busy: tuple[str, str] | None = None) -> None:
         """Carry out a call; it is answered once, later or now.
+
+        One that writes several keys may name the one that is busy: as many calls about it as there
+        are then take one place in the engine, as those do that write no other key.
 
         Raises:
             Overloaded: There is no room; it is not answered.
@@ -103,14 +106,16 @@ class Kv:
             call.finish(Outcome((), ()))
         elif plan.writes:
             keys = {step.key for step in plan.steps}
-            self._engine.submit("kv", keys.pop() if len(keys) == 1 else None, call.weight, call)
+            if busy is None and len(keys) == 1:
+                busy = keys.pop()
+            self._engine.submit("kv", busy, call.weight, call)
         else:
             self._engine.submit("kv_read", None, call.weight, call)
 
-    async def carry_out(self, plan: Plan) -> Outcome:
-        """Carry out a call and return what became of it.
+    async def carry_out(self, plan: Plan, busy: tuple[str, str] | None = None) -> Outcome:
+        """Carry out a call, see `call`, and return what became of it.
 
         Raises:
             SkepError: It was refused, or it is not known what became of it.
         """
-        return await answered(lambda answer, refuse: self.call(KvCall(plan, answer, refuse)))
+        return await answered(lambda answer, refuse: self.call(KvCall(plan, answer, refuse), busy))

@@ -7,6 +7,7 @@ each with the process that waits for it. A process shows that it lives by counti
 
 import random
 import re
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple
@@ -15,6 +16,11 @@ import msgspec
 
 from skep.broker.kv.accept import KeyState, ListedKey
 from skep.broker.timestamps import wire_time
+
+PULSE_KEPT_S: Final = 60.0
+"""For so long a pulse is remembered that is not looked at."""
+
+PULSES_MAX: Final = 10_000
 
 _SLOT: Final = re.compile(r"0|[1-9]\d{0,3}", re.ASCII)
 
@@ -96,15 +102,15 @@ class Line(msgspec.Struct, frozen=True):
     tickets: list[tuple[str, str]] = msgspec.field(default_factory=list[tuple[str, str]])
     """Ticket and process."""
     beats: dict[str, int] = msgspec.field(default_factory=dict[str, int])
-    """By process, a number that grows while it lives."""
+    """By process, a number that grows while it lives, and is never used again."""
 
     def place(self, ticket: str) -> int | None:
         """Return how many wait before a ticket; None if it is not in line."""
         return next((at for at, (each, _) in enumerate(self.tickets) if each == ticket), None)
 
-    def with_ticket(self, ticket: str, process: str) -> "Line":
+    def with_ticket(self, ticket: str, process: str, beat: int) -> "Line":
         """Return it with a ticket at the end."""
-        return Line([*self.tickets, (ticket, process)], self.beats).beaten(process)
+        return Line([*self.tickets, (ticket, process)], self.beats).beaten(process, beat)
 
     def without(self, ticket: str) -> "Line":
         """Return it without a ticket."""
@@ -114,9 +120,9 @@ class Line(msgspec.Struct, frozen=True):
         """Return it without the tickets of processes that do not live."""
         return self._kept([each for each in self.tickets if each[1] not in processes])
 
-    def beaten(self, process: str) -> "Line":
-        """Return it with one more beat of a process."""
-        return Line(self.tickets, {**self.beats, process: self.beats.get(process, 0) + 1})
+    def beaten(self, process: str, beat: int) -> "Line":
+        """Return it with the newest beat of a process."""
+        return Line(self.tickets, {**self.beats, process: beat})
 
     def _kept(self, tickets: list[tuple[str, str]]) -> "Line":
         processes = {process for _, process in tickets}
@@ -193,3 +199,31 @@ class Pulse:
             heard[process] = before if before is not None and before[0] == beat else (beat, now)
         self._heard = heard
         return {each for each, (_, at) in heard.items() if now - at > self._silence_s}
+
+
+class Pulses:
+    """The pulses of lines, by lock; one that is not looked at for long is forgotten.
+
+    They outlive the waiters of this process, who may all be gone before a process was silent for
+    long enough.
+    """
+
+    def __init__(self, silence_s: float) -> None:
+        self._silence_s: Final = silence_s
+        self._by_name: Final[OrderedDict[str, tuple[Pulse, float]]] = OrderedDict()
+        """With the time of the last look, the oldest first."""
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def silent(self, name: str, line: Line, now: float) -> set[str]:
+        """Return the processes in the line of a lock that have not beaten for long."""
+        pulse, _ = self._by_name.pop(name, None) or (Pulse(self._silence_s), now)
+        self._by_name[name] = pulse, now
+        while not self._are_few(now):
+            self._by_name.popitem(last=False)
+        return pulse.silent(line, now)
+
+    def _are_few(self, now: float) -> bool:
+        _, looked_at = next(iter(self._by_name.values()))
+        return len(self._by_name) <= PULSES_MAX and now - looked_at <= PULSE_KEPT_S

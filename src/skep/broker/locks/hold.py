@@ -4,7 +4,9 @@ An operation looks at the keys of its lock, decides, and writes under the condit
 not changed; if they have, it looks again. Nothing is remembered anywhere else.
 """
 
+import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -24,7 +26,8 @@ from skep.broker.locks.decide import (
     listed_permits,
     permit_of,
 )
-from skep.broker.locks.operations import GET_SLOTS, NAMESPACE, LockOperation, key_of
+from skep.broker.locks.operations import GET_SLOTS, LIMIT_MAX, NAMESPACE, LockOperation, key_of
+from skep.model.errors import SkepError
 
 LINES: Final = "skep-lock-lines"
 """The namespace of the keys of those who wait."""
@@ -33,6 +36,9 @@ LINE_TTL_S: Final = 5
 """A line in which no process lives ends after so many seconds."""
 
 TRIES: Final = 4
+
+_KEYS_MAX: Final = LIMIT_MAX + 1
+"""The permits of a lock and its line."""
 
 LockResult: TypeAlias = dict[str, Any]
 
@@ -74,7 +80,11 @@ class Permits:
     async def _take(
         self, asked: LockOperation, slot: int, view: View, ticket: str | None
     ) -> int | None:
-        """Take a permit and leave the line; return its token, None if another was quicker."""
+        """Take a permit and leave the line; return its token, None if another was quicker.
+
+        A client that hangs up meanwhile cannot know the token. With an owner it may ask again and
+        get the permit; without one it would hold it for a whole lease, so it is given back.
+        """
         put = KvOperation(
             op="putIfAbsent",
             ns=NAMESPACE,
@@ -84,8 +94,25 @@ class Permits:
             required=True,
         )
         line = view.line if ticket is None else view.line.without(ticket)
-        states = await self._commit(put, _line_operation(asked.name, view, line))
+        # Those that an application makes wait by `kv_check` of the permit wait in one place.
+        writing = asyncio.ensure_future(
+            self._commit(put, _line_operation(asked.name, view, line), busy=(put.ns, put.key))
+        )
+        try:
+            states = await asyncio.shield(writing)
+        except asyncio.CancelledError:
+            if asked.owner is None:
+                with suppress(SkepError):
+                    if (states := await writing) is not None:
+                        await self.give_back(asked, slot, states[put.ns, put.key].version)
+            raise
         return None if states is None else states[put.ns, put.key].version
+
+    async def give_back(self, asked: LockOperation, slot: int, token: int) -> None:
+        """Release a permit whose client cannot know that it has it; the lease ends otherwise."""
+        with suppress(SkepError):
+            release = LockOperation(op="release", name=asked.name, slot=slot, token=token)
+            await self.release(release)
 
     async def renew(self, asked: LockOperation) -> LockResult:
         """Extend a permit; its token changes."""
@@ -111,7 +138,10 @@ class Permits:
         return {"renewed": False, **_lost(asked.slot, found)}
 
     async def release(self, asked: LockOperation) -> LockResult:
-        """Give a permit back."""
+        """Give a permit back, and say so also if the client hangs up meanwhile."""
+        return await asyncio.shield(self._release(asked))
+
+    async def _release(self, asked: LockOperation) -> LockResult:
         delete = KvOperation(op="delete", ns=NAMESPACE, key=asked.key, expect=asked.token)
         state = (await self._read(delete))[delete.ns, delete.key]
         if not state.is_applied:
@@ -143,15 +173,17 @@ class Permits:
         """Replace a line, if it has not changed; return whether it was replaced."""
         return await self._commit(_line_operation(name, view, line)) is not None
 
-    async def _commit(self, *operations: KvOperation) -> _States | None:
+    async def _commit(
+        self, *operations: KvOperation, busy: tuple[str, str] | None = None
+    ) -> _States | None:
         """Carry out operations in one call, of which some are required; None: nothing was done."""
         plan = planned(list(operations))
-        outcome = await self._kv.carry_out(plan)
+        outcome = await self._kv.carry_out(plan, busy)
         return None if outcome.is_undone else _by_key(plan, outcome)
 
     async def _read(self, *operations: KvOperation) -> _States:
         """Carry out operations in one call."""
-        plan = planned(list(operations))
+        plan = planned(list(operations), keys_max=_KEYS_MAX)
         return _by_key(plan, await self._kv.carry_out(plan))
 
 
