@@ -92,6 +92,19 @@ def test_every_function_that_sql_calls_exists():
     assert called - FUNCTIONS - tables_and_views() == set()
 
 
+def test_what_stores_messages_has_its_transaction_id_before_it_reads_the_clock():
+    """Else a time could be called safe, see mark_time, and a message of it be committed later."""
+    storing = [path for path in FUNCTION_FILES if "insert into skep.segment " in code_of(path)]
+
+    def reads_the_clock_first(path):
+        code = code_of(path)
+        clock = code.find("skep.now()")
+        return clock >= 0 and not 0 <= code.find("pg_current_xact_id()") < clock
+
+    assert {"push_guaranteed", "push_to_poll"} <= {path.stem for path in storing}
+    assert [short(path) for path in storing if reads_the_clock_first(path)] == []
+
+
 def test_the_page_of_the_locks_is_current():
     assert PAGE.read_text() == render_page(), "run `make docs`"
 

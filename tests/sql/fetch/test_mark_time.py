@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from tests.sql.model.test_races import waiting
-from tests.sql.support.log import NOON
+from tests.sql.support.log import NOON, Poll
 
 MARK = "select * from skep.mark_time()"
 MICROSECOND = timedelta(microseconds=1)
@@ -55,15 +55,18 @@ async def test_a_push_that_begins_after_a_moment_does_not_hold_it_up(log, other)
     assert marked["mark"] <= later["running_from"] < later["mark"]
 
 
-@pytest.mark.parametrize("variant", ["push_guaranteed", "push_contested"])
+@pytest.mark.parametrize("variant", ["push_guaranteed", "push_contested", "push_to_poll"])
 async def test_a_push_that_has_taken_its_time_is_known_to_run(log, other, observer, variant):
     """Else a moment after that time could be called safe before the push commits."""
-    [partition] = await log.provision("hive", "a")
+    partition, group = await log.partition()
     versions = await log.versions([partition])
     transaction = log.connection.transaction()
     await transaction.start()
     await log.execute("lock table skep.queue in access exclusive mode")
-    pushing = getattr(other, variant)({partition: ["x"]}, {partition: 0}, versions=versions)
+    to_polls = variant == "push_to_poll"
+    push = other.hand_over if to_polls else getattr(other, variant)
+    polls = ({partition: (group, Poll())},) if to_polls else ()
+    pushing = push({partition: ["x"]}, {partition: 0}, *polls, versions=versions)
 
     async with waiting(observer, other, pushing):
         is_known = await observer.value(

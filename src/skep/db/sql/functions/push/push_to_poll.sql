@@ -19,6 +19,7 @@ returns table (
 language plpgsql as $$
 #variable_conflict use_column
 declare
+  v_xid constant xid8 := pg_current_xact_id();  -- before the time, as mark_time demands
   v_now constant timestamptz := skep.now();
   v_low bigint;
   v_high bigint;
