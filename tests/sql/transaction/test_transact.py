@@ -166,6 +166,39 @@ async def test_a_repeated_call_counts_once(log, partitions):
 
 
 @pytest.mark.usefixtures("no_keys")
+async def test_what_a_client_repeats_does_not_change_keys_again(log, partitions):
+    source, sink, lease = partitions
+    acks, keys = [Ack(source, 2, lease)], [("n", "incr", "1", None, False)]
+    first = await transact(log, acks, {sink: "x"}, keys=keys)
+
+    again = await transact(log, acks, {sink: "x"}, keys=keys)
+
+    assert again.refusal == ("already_done", 1)
+    assert await version_of(log, "n") == first.row["kv_version"][0]
+
+
+@pytest.mark.usefixtures("no_keys")
+@pytest.mark.parametrize(
+    ("op", "value", "expect", "is_recorded"),
+    [
+        ("get", None, None, False),
+        ("check", None, 0, False),
+        ("put", "1", 7, False),
+        ("put", "1", 0, True),
+        ("incr", "1", None, True),
+    ],
+)
+async def test_keys_alone_are_on_record_if_one_was_changed(log, op, value, expect, is_recorded):
+    id_ = uuid4()
+
+    settled = await transact(log, id_=id_, keys=[("n", op, value, expect, False)])
+
+    query = "select count(*) from skep.settled_transaction where id = $1"
+    assert settled.refusal is None
+    assert await log.value(query, id_) == is_recorded
+
+
+@pytest.mark.usefixtures("no_keys")
 async def test_of_two_that_claim_a_key_the_one_that_waits_for_it_does_nothing(
     log, partitions, arun, open_log
 ):

@@ -2,13 +2,15 @@
 
 import json
 from datetime import UTC, datetime
+from uuid import uuid4
 
 import pytest
 
+from skep.broker.ack.accept import Ack
 from skep.broker.directory import Directory, Group, Subscription
 from skep.broker.pop.accept import Poll, PollOptions, Pop
 from skep.broker.pop.batches import EnvelopeReader
-from skep.broker.pop.execute import POP_CALL, PopExecutor
+from skep.broker.pop.execute import POP_CALL, UNDO_CALL, PopExecutor
 from skep.broker.pop.lease_memory import LeaseMemory
 from skep.engine.fusion import FusionCore
 from skep.engine.limiter import StaticLimiter
@@ -44,13 +46,14 @@ class Broker:
         self.given_back = []
         self.unfenced = {}
         self.passing_over = []
+        self.parked = []
 
     def give_back(self, group, lease_id, partition_ids, *, is_fenced=True):
         del is_fenced
         self.given_back.append((group, lease_id, partition_ids))
 
     def park(self, poll):
-        pass
+        self.parked.append(poll)
 
     def end_wait(self, poll):
         pass
@@ -90,7 +93,7 @@ class FullEngine:
 
     def __init__(self):
         policy = BatchPolicy(preferred_weight=1, hold_s_max=0, weight_max=1, concurrency_max=1)
-        operations = ("pop", "release", "undo")
+        operations = ("pop", "release", "undo", "ack")
         self._core = FusionCore(
             {name: (policy, StaticLimiter(1)) for name in operations}, slots=1, weight_capacity=1
         )
@@ -144,6 +147,50 @@ async def test_a_claim_without_messages_is_given_back_unless_they_were_passed_ov
     then(is_done)
 
     assert broker.given_back == ([] if is_done else [(GROUP, client.poll.lease_id, {7})])
+
+
+async def test_a_poll_whose_messages_could_not_be_passed_over_waits_until_they_are_given_back():
+    """Trying again at once it would claim them again, as often as the engine lets it."""
+    broker, client = Broker(), Client()
+    client.poll.deadline = 10
+    executor = executor_of(Database(EXPIRED), broker, broker)
+    await executor.execute([client.poll], is_repeated=False)
+    lease_id = client.poll.lease_id
+
+    (then,) = broker.passing_over
+    then(False)
+
+    assert broker.given_back == [(GROUP, lease_id, {7})]
+    assert broker.parked == [client.poll]
+    assert client.poll.lease_id != lease_id
+
+
+def test_messages_are_passed_over_although_the_engine_is_full():
+    engine, answers = FullEngine(), []
+    ack = Ack(engine, LeaseMemory(bytes_max=1 << 20), None, 0)
+
+    ack.pass_over("bees", uuid4(), [(7, 1)], answers.append)
+
+    assert [operation for operation, _ in engine.submitted] == ["ack"]
+    assert answers == []
+
+
+async def test_a_poll_that_ends_while_its_claim_is_undone_claims_nothing():
+    broker, client, statements, undone = Broker(), Client(), [], []
+
+    class Undoing:
+        async def call(self, statement, *arguments):
+            del arguments
+            statements.append(statement)
+            client.poll.end()
+            return []
+
+    client.poll.undo_claim = undone.append
+
+    await executor_of(Undoing(), broker, broker).execute([client.poll], is_repeated=False)
+
+    assert statements == [UNDO_CALL]
+    assert undone == [client.poll]
 
 
 async def test_a_claim_is_given_back_although_the_engine_is_full():

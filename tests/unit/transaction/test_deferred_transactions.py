@@ -5,8 +5,9 @@ import asyncio
 import pytest
 
 from skep.broker.directory import Directory
+from skep.broker.kv.operations import Plan, Step
 from skep.broker.overload.fallback import Fallback
-from skep.broker.overload.waiting_line import Line, PartitionWatch
+from skep.broker.overload.waiting_line import Line, PartitionWatch, Turn
 from skep.broker.transaction.transaction import Transaction
 from skep.model.errors import Overloaded, PartitionDeferred
 from skep.model.priorities import Priority
@@ -59,13 +60,13 @@ class Client:
 
 
 class Setting:
-    def __init__(self, error, type_="push", wait_s=60.0):
+    def __init__(self, error, type_="push", wait_s=60.0, keys=None):
         self.engine, self.database = Engine(), Partitions(type_)
         self.line = Line(self.engine, wait_s=wait_s, weight_max=10_000)
         self.watch = PartitionWatch(self.database, self.line.free)
         fallback = Fallback(self.engine, self.line, self.watch, Directory(), deferral="never")
         self.settler, self.client = Settler(error), Client()
-        Transaction(Stager(), self.settler, fallback).commit(BODY, self.client)
+        Transaction(Stager(), self.settler, fallback).commit(BODY, self.client, keys=keys)
 
     async def calls_come_back(self, until):
         """Let calls of other requests come back, over and over."""
@@ -97,3 +98,19 @@ async def test_it_is_refused_when_its_time_is_over():
     await setting.watch.stop()
 
     assert [type(error) for error in setting.client.errors] == [Overloaded]
+
+
+async def test_in_line_it_weighs_what_its_keys_hold():
+    steps = [Step(0, ("ns", "key"), "put", f'"{"x" * 10_000}"')]
+    keys = Plan([], steps, [], writes=True)
+    setting = Setting(PartitionDeferred(partition_id=7), keys=keys)
+
+    # A line that is empty takes a request of any weight.
+    first = Turn(print, print)
+    setting.line.stand(Priority.POP, first, weight=1, deadline=setting.line.deadline())
+
+    await asyncio.sleep(0)  # the settler answers
+    errors = [type(error) for error in setting.client.errors]
+    await setting.watch.stop()
+
+    assert errors == [Overloaded]

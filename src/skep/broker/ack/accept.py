@@ -185,7 +185,8 @@ class Ack:
         """Record messages under lease as done that were not delivered: expired or deleted.
 
         `addresses` are partitions and offsets. `proceed` is called once, with whether it
-        succeeded. If not, they come again when the lease ends, and are passed over then.
+        succeeded. If not, they come again when the lease ends, and are passed over then. It is done
+        however full the engine is: the poll was admitted, and would meet them in its next claim.
         """
 
         def answer(request: AckRequest) -> None:
@@ -198,8 +199,9 @@ class Ack:
             AckRow(partition_id, group, lease_id, offset, b"", "expired", None, str(lease_id), [])
             for partition_id, offset in addresses
         ]
+        weight = _ITEM_WEIGHT * len(request.rows)
         try:
-            self.engine.submit("ack", None, _ITEM_WEIGHT * len(request.rows), request)
+            self.engine.submit("ack", None, weight, request, is_admitted=True)
         except SkepError as error:
             request.fail(error)
 

@@ -158,6 +158,9 @@ class PopExecutor:
             if unfenced or not is_repeated:  # the session of a call that is repeated has ended
                 _require_whole(self.is_whole)
             await self.caller.call(UNDO_CALL, group.group_id, [*doubtful, *unfenced])
+            polls = [poll for poll in polls if not poll.is_settled]  # it may have ended meanwhile
+            if not polls:
+                return
         for poll in polls:
             poll.undo_claim = None
         if self.is_paused():
@@ -286,9 +289,11 @@ class PopExecutor:
         if not batch.messages:
 
             def go_on(is_done: bool) -> None:
-                if not is_done:  # no consumer holds the lease
-                    self._give_back(group, poll, partitions)
-                self._try_again(poll)
+                if is_done:
+                    self._try_again(poll)
+                    return
+                self._give_back(group, poll, partitions)  # no consumer holds the lease
+                self._wait_for_another(poll)  # which wakes it
 
             self._acknowledge_left_out(group, poll, batch, go_on)
             return
@@ -322,8 +327,13 @@ class PopExecutor:
             self.pop.attempt_again(poll)
             return
         poll.fruitless_claims = 0
-        poll.lease_id = uuid4()
-        self._find_nothing(poll)
+        self._wait_for_another(poll)
+
+    def _wait_for_another(self, poll: Poll) -> None:
+        """Let a poll wait for a claim under a new lease; this one is not its own any more."""
+        if not poll.is_settled:
+            poll.lease_id = uuid4()
+            self._find_nothing(poll)
 
     def _read_batch(self, group: Group, poll: Poll, taken: Sequence[TakenSegment]) -> Batch:
         """Splice the messages out of their segments, and remember what is under lease."""

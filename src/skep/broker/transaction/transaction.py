@@ -31,7 +31,7 @@ TRANSACT_CALL: Final = (
     "$21, $22, $23, $24, $25, $26)"
 )
 _OPERATION_WEIGHT: Final = 512
-"""What an operation weighs that stands in line for room."""
+"""What an operation weighs that stands in line for room, without the value of a key."""
 
 _NOT_DONE: Final = "not done: the transaction failed"
 
@@ -74,6 +74,7 @@ class Transaction:
         """
         fallback = self._fallback
         deadline = fallback.deadline()
+        plan = keys or NO_KEYS
 
         def answer(result: bytes | SkepError) -> None:
             if isinstance(result, bytes):
@@ -84,10 +85,10 @@ class Transaction:
                 client.refuse(result)
 
         def attempt() -> None:
-            self._submit(body, answer, producer, keys or NO_KEYS)
+            self._submit(body, answer, producer, plan)
 
         def stand(kind: Kind) -> None:
-            weight = _OPERATION_WEIGHT * (1 + len(body.operations))
+            weight = _OPERATION_WEIGHT * (1 + len(body.operations)) + _weight_of(plan)
             turn = Turn(attempt, client.refuse)
             fallback.stand(kind, turn, weight=weight, deadline=deadline)
 
@@ -128,7 +129,7 @@ class Transaction:
             [each for each in staged if isinstance(each, settlement.StagedPush)],
             [each for each in staged if isinstance(each, settlement.StagedAck)],
             required,
-            sum(512 + len(step.value or "") for step in keys.steps),
+            _weight_of(keys),
         )
 
         id_ = uuid4()
@@ -148,6 +149,11 @@ class Transaction:
         if isinstance(item, PushItem):
             return self._stager.stage_push(item, producer=producer)
         return self._stager.stage_ack(item, lease_texts)
+
+
+def _weight_of(keys: Plan) -> int:
+    """Return about how many bytes operations on keys hold on to."""
+    return sum(_OPERATION_WEIGHT + len(step.value or "") for step in keys.steps)
 
 
 def _key_columns(keys: Plan) -> Sequence[object]:

@@ -1,5 +1,6 @@
 -- settle_operations: acknowledge and push together, or raise and change nothing.
--- Takes   p_required_lease: must be held. p_ack_*: per ack as ack_messages. The rest as
+-- Takes   p_required_lease: must be held. p_ack_*: per ack as ack_messages. p_may_be_repetition:
+--         false if the caller does more than this, which a repetition would do again. The rest as
 --         push_distinct.
 -- Returns one row. ack_*: parallel, per ack as ack_messages. The rest as push_distinct.
 -- Raises  SK409, with the 1-based position as detail: required_lease (of the lease), partition_gone
@@ -16,12 +17,13 @@
 --         last claim has another lease, theirs is lost. Completing a finished message is fine while
 --         the lease is held (a later message of the batch completed it); otherwise another consumer
 --         did the work. Unless everything to push is stored already: then this transaction is a
---         repetition, and must not be refused.
+--         repetition, and must not be refused, if it may be one.
 create function skep.settle_operations(
   p_required_lease uuid[], p_ack_partition_id bigint[], p_ack_group text[], p_ack_lease_id uuid[],
   p_ack_offset bigint[], p_ack_key bytea[], p_ack_status text[], p_ack_error text[],
   p_push_partition_id bigint[], p_guaranteed_to bigint[], p_guaranteed_since timestamptz[],
-  p_push_partition integer[], p_push_key bytea[], p_push_envelope bytea[])
+  p_push_partition integer[], p_push_key bytea[], p_push_envelope bytea[],
+  p_may_be_repetition boolean default true)
 returns table (
   ack_item integer[], ack_outcome text[], ack_released boolean[], ack_has_more boolean[],
   ack_queue_id integer[], push_offset bigint[], push_is_duplicate boolean[],
@@ -109,7 +111,8 @@ begin
     end if;
   end if;
   if v_refusal is not null and (
-    cardinality(p_push_partition) = 0 or not v_has_all or 'noop' <> any(ack_outcome))
+    not p_may_be_repetition or cardinality(p_push_partition) = 0 or not v_has_all
+    or 'noop' <> any(ack_outcome))
   then
     raise exception using errcode = 'SK409', message = v_refusal, detail = v_refused::text;
   end if;

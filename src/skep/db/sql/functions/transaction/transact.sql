@@ -12,8 +12,10 @@
 --         without ids cannot be recognised afterwards. Keys come first, as they do where an
 --         application checks one and then pushes, so that neither waits for the other in a circle,
 --         and no partition is held while a key is waited for. What the acks refuse is told before a
---         key that was lost. The variant without keys is for brokers of the release before, which
---         run on while instances are restarted one after the other.
+--         key that was lost, and with keys also to a client's own repetition, which would change
+--         them again. What changed nothing is not recorded: it may be done again. The variant
+--         without keys is for brokers of the release before, which run on while instances are
+--         restarted one after the other.
 create function skep.transact(
   p_id uuid, p_is_repeated boolean, p_kv_ns text[], p_kv_key text[], p_kv_slot integer[],
   p_kv_op text[], p_kv_value text[], p_kv_expect bigint[], p_kv_ttl_s bigint[],
@@ -70,18 +72,23 @@ begin
     from skep.settle_operations(
       p_required_lease, p_ack_partition_id, p_ack_group, p_ack_lease_id, p_ack_offset, p_ack_key,
       p_ack_status, p_ack_error, p_push_partition_id, p_guaranteed_to, p_guaranteed_since,
-      p_push_partition, p_push_key, p_push_envelope) s;
+      p_push_partition, p_push_key, p_push_envelope,
+      coalesce(cardinality(p_kv_op), 0) = 0) s;
     if v_is_undone then
       raise exception using errcode = 'SK409', message = 'kv_precondition', detail = '0';
     end if;
     insert into skep.settled_transaction (id, answer, settled_at)
-    values (p_id, json_build_object(
+    select p_id, json_build_object(
       'ack_item', ack_item, 'ack_outcome', ack_outcome, 'ack_released', ack_released,
       'ack_has_more', ack_has_more, 'ack_queue_id', ack_queue_id,
       'push_offset', push_offset, 'push_is_duplicate', push_is_duplicate,
       'kv_applied', kv_applied, 'kv_reason', kv_reason, 'kv_value', kv_value,
       'kv_version', kv_version, 'kv_expires_at', kv_expires_at,
-      'kv_updated_at', kv_updated_at), skep.now());
+      'kv_updated_at', kv_updated_at), skep.now()
+    where cardinality(p_ack_partition_id) > 0 or cardinality(p_push_partition) > 0
+       or exists (
+         select from unnest(kv_applied, p_kv_op) o(applied, op)
+         where o.applied and o.op in ('put', 'incr', 'delete'));
   exception when sqlstate 'SK409' then
     get stacked diagnostics refusal = message_text, v_detail = pg_exception_detail;
     refused_item := v_detail::integer;
