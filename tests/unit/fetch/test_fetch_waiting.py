@@ -6,9 +6,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from skep.broker.fetch.accept import CHECK_S, PAUSE_S, Fetches, planned
+from skep.app.parts.engine import policies
+from skep.broker.fetch.accept import CHECK_S, PAUSE_S, PAUSE_S_MAX, Fetches, planned
 from skep.broker.fetch.execute import FetchExecutor, render
-from skep.broker.fetch.request import FetchBody, FetchEntry
+from skep.broker.fetch.request import WAIT_BYTES_MAX, FetchBody, FetchEntry
 from skep.engine.driver import Engine
 from skep.engine.fusion import FusionCore
 from skep.engine.limiter import StaticLimiter
@@ -35,6 +36,8 @@ class Partition:
     def __init__(self):
         self.bodies = []
         self.calls = 0
+        self.most = 0
+        """Reads in one call."""
         self.meanwhile = lambda: None
 
     def push(self, *numbers):
@@ -50,8 +53,9 @@ class Partition:
     def head(self):
         return self.bodies[-1][1] if self.bodies else 0
 
-    async def call(self, _statement, _requests, _queues, _partitions, offsets, sizes, ceilings):
+    async def call(self, _statement, requests, _queues, _partitions, offsets, sizes, ceilings):
         self.calls += 1
+        self.most = max(self.most, *requests)
         rows, left = [], dict(enumerate(ceilings))
         for entry, (at, room) in enumerate(zip(offsets, sizes, strict=True), start=1):
             ends = (entry, QUEUE, self.head, 1)
@@ -69,8 +73,8 @@ class Partition:
 class Room:
     """Reads of one process, on an engine of their own."""
 
-    def __init__(self):
-        core = FusionCore({"fetch": (POLICY, StaticLimiter(2))}, slots=2, weight_capacity=1 << 20)
+    def __init__(self, policy=POLICY):
+        core = FusionCore({"fetch": (policy, StaticLimiter(2))}, slots=2, weight_capacity=1 << 20)
         self.engine = Engine(core, patience_s=5)
         self.partition = Partition()
         self.fetches = Fetches(self.engine)
@@ -178,6 +182,56 @@ def test_many_wake_ups_are_one_look_in_a_while(arun):
     assert arun(play()) <= 1 + 0.1 / PAUSE_S
 
 
+def test_pushes_into_other_partitions_make_it_look_less_often(arun):
+    async def play():
+        room = Room()
+        answer = room.fetch(max_wait_ms=30_000)
+        for _ in range(10_000):
+            await asyncio.sleep(0.001)
+            room.fetches.wake(QUEUE)
+        calls, pushed_at = room.partition.calls, room.loop.time()
+        room.partition.push(1)
+        room.fetches.wake(QUEUE)
+        return calls, payloads(await answer), room.loop.time() - pushed_at
+
+    calls, read, waited_s = arun(play())
+
+    assert calls <= 10 + 10 / PAUSE_S_MAX
+    assert read == [1]
+    assert waited_s <= PAUSE_S_MAX
+
+
+def test_after_a_quiet_time_it_looks_at_once_again(arun):
+    async def play():
+        room = Room()
+        answer = room.fetch(max_wait_ms=30_000)
+        for _ in range(1_000):
+            await asyncio.sleep(0.001)
+            room.fetches.wake(QUEUE)
+        looked = room.partition.calls
+        while room.partition.calls < looked + 3:  # the last one is a moment ago
+            await asyncio.sleep(0.001)
+        room.partition.push(1)
+        pushed_at = room.loop.time()
+        room.fetches.wake(QUEUE)
+        return payloads(await answer), room.loop.time() - pushed_at
+
+    read, waited_s = arun(play())
+
+    assert read == [1]
+    assert waited_s <= PAUSE_S
+
+
+def test_few_reads_share_a_call_because_each_may_bring_a_large_message(arun):
+    async def play():
+        room = Room(policies(4)["fetch"])
+        room.partition.push(1)
+        answers = await asyncio.gather(*(room.fetch() for _ in range(40)))
+        return room.partition.most, len(answers)
+
+    assert arun(play()) == (16, 40)
+
+
 def test_it_waits_for_so_many_bytes_and_keeps_what_it_has_read(arun):
     async def play():
         room = Room()
@@ -268,6 +322,12 @@ def test_reads_that_wait_are_answered_when_the_process_ends(arun):
         return payloads(await waiting), payloads(await late), room.loop.time()
 
     assert arun(play()) == ([], [], 1)
+
+
+def test_what_a_read_holds_while_it_waits_is_bounded():
+    body = FetchBody(entries=[], max_wait_ms=30_000, min_bytes=1 << 30, max_bytes=1 << 30)
+
+    assert planned(body, answer=print, refuse=print).wanted == WAIT_BYTES_MAX
 
 
 @pytest.mark.parametrize(

@@ -99,11 +99,13 @@ def policies(connections: int, *, push_hold_s: float = 0.02) -> dict[str, BatchP
             weight_max=_MIB,
             concurrency_max=connections,
         ),
-        # Half of the connections at most: such reads may be long, and deliveries go first.
+        # Half of the connections at most: such reads may be long, and deliveries go first. Few
+        # reads in a call: each may bring a message as large as there can be.
         "fetch": BatchPolicy(
             preferred_weight=64 * _KIB,
             hold_s_max=0.005,
             weight_max=_MIB,
+            units_max=16,
             concurrency_max=max(1, connections // 2),
         ),
         # One at a time: operations of a partition are accepted in the order they came.

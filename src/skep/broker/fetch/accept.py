@@ -14,6 +14,7 @@ from typing import ClassVar, Final
 from skep.broker.fetch.request import (
     CALL_BYTES_MAX,
     ENTRY_BYTES_MAX,
+    WAIT_BYTES_MAX,
     WAIT_MS_MAX,
     FetchBody,
     FetchEntry,
@@ -28,6 +29,9 @@ from skep.telemetry.defects import error_of
 
 PAUSE_S: Final = 0.01
 """Between two looks of a read that waits, so that a busy queue is not read for every push."""
+
+PAUSE_S_MAX: Final = 0.25
+"""The same after looks that found nothing: the pushes are into other partitions of the queue."""
 
 CHECK_S: Final = 2.0
 """How often a read that waits looks without a wake-up."""
@@ -78,6 +82,8 @@ class Fetch(Work):
     """The sum of its offsets when it last went on."""
     queue_ids: set[int] = field(default_factory=set[int])
     tried_at: float = 0.0
+    fruitless: int = 0
+    """Looks that brought nothing, each soon after the one before."""
     timer: asyncio.TimerHandle | None = None
     ended: Callable[["Fetch"], None] | None = None
 
@@ -124,7 +130,7 @@ def planned(
     return Fetch(
         [_reading(each) for each in body.entries],
         wait_s=min(body.max_wait_ms, WAIT_MS_MAX) / 1000 if body.min_bytes > 0 else 0.0,
-        wanted=clamped(body.min_bytes, ceiling),
+        wanted=clamped(body.min_bytes, min(ceiling, WAIT_BYTES_MAX)),
         left=ceiling,
         answer=answer,
         refuse=refuse,
@@ -180,6 +186,8 @@ class Fetches:
         now = self._loop.time()
         come = sum(reading.at for reading in fetch.readings)
         has_come_on, fetch.come = come > fetch.come, come
+        if has_come_on:
+            fetch.fruitless = 0
         if fetch.is_served:
             fetch.finish()
         elif has_come_on and any(reading.is_behind for reading in fetch.readings):
@@ -197,7 +205,7 @@ class Fetches:
         if self._trying:
             self._woken_at[queue_id] = now
         for fetch in self._waiting.get(queue_id, ()):
-            self._set_timer(fetch, fetch.tried_at + PAUSE_S)
+            self._set_timer(fetch, _soonest(fetch))
 
     def stop(self) -> None:
         """Answer every read that waits with what it has, and let no more wait."""
@@ -206,7 +214,10 @@ class Fetches:
             error_of(fetch.finish)
 
     def _begin(self, fetch: Fetch) -> None:
-        fetch.tried_at = self._loop.time()
+        now = self._loop.time()
+        is_soon = now - fetch.tried_at < 2 * PAUSE_S_MAX
+        fetch.fruitless = fetch.fruitless + 1 if is_soon else 0
+        fetch.tried_at = now
         self._trying.add(fetch)
 
     def _try(self, fetch: Fetch) -> None:
@@ -221,8 +232,8 @@ class Fetches:
         is_woken = any(
             self._woken_at.get(queue_id, -1.0) >= fetch.tried_at for queue_id in fetch.queue_ids
         )
-        at = fetch.tried_at + PAUSE_S if is_woken else min(fetch.deadline, now + CHECK_S)
-        self._set_timer(fetch, at)
+        at = _soonest(fetch) if is_woken else now + CHECK_S
+        self._set_timer(fetch, min(fetch.deadline, at))
 
     def _set_timer(self, fetch: Fetch, at: float) -> None:
         if fetch.timer is not None:
@@ -246,6 +257,11 @@ class Fetches:
     def _forget(self, fetch: Fetch) -> None:
         self._trying.discard(fetch)
         self._stop_waiting(fetch)
+
+
+def _soonest(fetch: Fetch) -> float:
+    """Return when a read that is woken may look again."""
+    return fetch.tried_at + min(PAUSE_S * 2 ** min(fetch.fruitless, 5), PAUSE_S_MAX)
 
 
 def shares(fetches: Sequence[Fetch], bytes_max: int, *, least: int) -> list[int]:

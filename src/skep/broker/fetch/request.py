@@ -16,6 +16,8 @@ ENTRY_BYTES: Final = 1024 * 1024
 ENTRY_BYTES_MAX: Final = 8 * 1024 * 1024
 CALL_BYTES: Final = 8 * 1024 * 1024
 CALL_BYTES_MAX: Final = 16 * 1024 * 1024
+WAIT_BYTES_MAX: Final = 1024 * 1024
+"""Bytes that a read may wait for; it holds on to those that it has."""
 PAGE: Final = 1000
 OFFSET_MAX: Final = 2**63 - 2
 
@@ -42,6 +44,7 @@ class FetchBody(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     max_wait_ms: int = 0
     """How long to wait for `minBytes`; at most 30 seconds."""
     min_bytes: int = 1
+    """At most 1 MiB; more is taken as that."""
     max_bytes: int = CALL_BYTES
     """Of all messages together: 1 to 16 MiB. A message that alone is larger is returned alone."""
 
