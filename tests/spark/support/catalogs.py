@@ -19,6 +19,10 @@ class LocalLake:
     def table(self):
         return self.catalog.load_table(TABLE)
 
+    def root(self, warehouse):
+        del warehouse
+        return self.table().location().rpartition("/")[0]
+
     def force(self, table):
         """Nothing needs to survive a crash."""
 
