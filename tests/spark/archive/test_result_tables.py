@@ -1,13 +1,13 @@
 """Tables that pipelines write: each micro-batch is in them once, whatever is repeated or reset."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 import pytest
 
 from skep.spark.archive import result_table
 from skep.spark.archive.compaction import CompactionPlan, compact_lake
-from skep.spark.archive.lake import Lake, WrongWarehouse
+from skep.spark.archive.lake import ForeignArchive, Lake, WrongWarehouse
 from skep.spark.archive.result_table import (
     TableTaken,
     UnfitForTable,
@@ -21,6 +21,7 @@ from skep.spark.sink.options import RESULT_TABLE
 from skep.spark.sink.result_writer import ResultWriter, Written
 from tests.spark.support.archives import Shop, files_below
 
+LATER = timedelta(days=4)
 SCHEMA = pa.schema([("shop", pa.string()), ("revenue", pa.int64())])
 
 
@@ -36,7 +37,7 @@ def open_table(lake, tmp_path):
 
     def open_table(schema=SCHEMA, partition_by=(), **choices):
         chosen = {"pipeline": "shops", "warehouse": str(tmp_path / "lake")}
-        chosen |= {"is_new": False, "is_reset": False} | choices
+        chosen |= {"last_batch": 99, "is_reset": False} | choices
         return open_result_table(lake, "revenue", schema, partition_by, **chosen)
 
     return open_table
@@ -60,7 +61,7 @@ def rows_of(lake):
 
 
 def test_a_repeated_micro_batch_adds_nothing(lake, open_table, database_url, tmp_path):
-    table = open_table(is_new=True)
+    table = open_table(last_batch=-1)
 
     assert commit_epoch(lake, table, 0, files_of(table, ("paris", 1)))
     assert commit_epoch(lake, table, 2, files_of(table, ("rome", 2)))
@@ -81,7 +82,7 @@ def test_a_repeated_micro_batch_adds_nothing(lake, open_table, database_url, tmp
 def test_a_commit_whose_outcome_was_lost_is_repeated_and_given_up_without_harm(
     lake, open_table, database_url
 ):
-    writer = writer_of(open_table(is_new=True), database_url)
+    writer = writer_of(open_table(last_batch=-1), database_url)
     written = writer.write(iter([pa.record_batch([["rome"], [3]], schema=SCHEMA)]))
 
     writer.commit([written], 0)
@@ -93,11 +94,11 @@ def test_a_commit_whose_outcome_was_lost_is_repeated_and_given_up_without_harm(
 
 
 def test_a_table_that_was_reset_is_empty_and_refuses_those_before(lake, open_table):
-    before = open_table(is_new=True)
+    before = open_table(last_batch=-1)
     commit_epoch(lake, before, 0, files_of(before, ("paris", 1)))
     other = pa.schema([("shop", pa.string()), ("revenue", pa.string())])
 
-    after = open_table(other, is_new=True, is_reset=True)
+    after = open_table(other, last_batch=-1, is_reset=True)
 
     assert rows_of(lake) == []
     with pytest.raises(TableTaken, match="made anew by another run of pipeline shops"):
@@ -107,17 +108,17 @@ def test_a_table_that_was_reset_is_empty_and_refuses_those_before(lake, open_tab
 
 
 def test_a_table_is_of_one_pipeline_and_one_checkpoint(lake, open_table, writer):
-    with pytest.raises(TableTaken, match="is gone, with all that pipeline shops wrote"):
+    with pytest.raises(TableTaken, match=r"no table revenue in the catalog.*are still there"):
         open_table()
-    first = open_table(is_new=True)
-    table = open_table(is_new=True)  # nothing was written: the run ended before its checkpoint
+    first = open_table(last_batch=-1)
+    table = open_table(last_batch=-1)  # nothing was written: the run ended before its checkpoint
     assert table.generation != first.generation
     commit_epoch(lake, table, 0, files_of(table, ("paris", 1)))
 
     with pytest.raises(TableTaken, match="from another checkpoint: --reset"):
-        open_table(is_new=True)
+        open_table(last_batch=-1)
     with pytest.raises(TableTaken, match=r"pipelines\.revenue belongs to pipeline shops"):
-        open_table(pipeline="others", is_new=True, is_reset=True)
+        open_table(pipeline="others", last_batch=-1, is_reset=True)
     with pytest.raises(UnfitForTable, match="--reset makes the table anew"):
         open_table(pa.schema([("shop", pa.string())]))
     writer.execute("update skep.identity set server = skep.server_identity(), name = 'x'")
@@ -126,18 +127,48 @@ def test_a_table_is_of_one_pipeline_and_one_checkpoint(lake, open_table, writer)
     assert rows_of(lake) == [("paris", 1)]
 
 
+def test_a_checkpoint_that_is_behind_its_table_is_refused(lake, open_table):
+    table = open_table(last_batch=-1)
+    commit_epoch(lake, table, 7, files_of(table, ("paris", 1)))
+
+    # What the older checkpoint would read again as micro-batch 7 might be more than the table has.
+    with pytest.raises(TableTaken, match="has micro-batch 7 of.*none after 6: it is an older copy"):
+        open_table(last_batch=6)
+    goes_on = open_table(last_batch=7)  # Spark has not noted its end, or there was nothing since
+    assert not commit_epoch(lake, goes_on, 7, files_of(goes_on, ("rome", 2)))
+    assert rows_of(lake) == [("paris", 1)]
+    again = open_table(last_batch=6, is_reset=True)
+    assert commit_epoch(lake, again, 0, files_of(again, ("rome", 2)))
+    assert rows_of(lake) == [("rome", 2)]
+
+
+def test_compaction_leaves_the_files_of_the_original_to_it(lake, open_table, tmp_path, writer):
+    table = open_table(last_batch=-1)
+    commit_epoch(lake, table, 0, files_of(table, ("paris", 1)))
+    # The original goes on after the dump: what it writes is unknown to the catalog of the copy.
+    files_of(table, ("rome", 2))
+    before = files_below(tmp_path)
+    writer.execute("update skep.identity set server = skep.server_identity(), name = 'x'")
+
+    with pytest.raises(ForeignArchive, match="forget_archive"):
+        compact_lake(lake, CompactionPlan(), run_here, now=lambda: datetime.now(UTC) + LATER)
+
+    assert files_below(tmp_path) == before
+    assert lake.unreferenced() != []
+
+
 def test_a_table_needs_a_warehouse_columns_and_types_of_iceberg(lake, open_table):
     with pytest.raises(WrongWarehouse, match="There is no warehouse yet"):
-        open_table(warehouse=None, is_new=True)
+        open_table(warehouse=None, last_batch=-1)
     with pytest.raises(UnfitForTable, match="partitioned by country, which the results do not"):
-        open_table(partition_by=["country"], is_new=True)
+        open_table(partition_by=["country"], last_batch=-1)
     with pytest.raises(UnfitForTable, match=r"cannot be a table of Iceberg.*Cast the column"):
-        open_table(pa.schema([("took", pa.duration("us"))]), is_new=True)
+        open_table(pa.schema([("took", pa.duration("us"))]), last_batch=-1)
     assert find_result_table(lake, "revenue") is None
 
 
 def test_files_are_of_one_partition_and_merged_in_it(lake, open_table):
-    table = open_table(partition_by=["shop"], is_new=True)
+    table = open_table(partition_by=["shop"], last_batch=-1)
     for epoch in (0, 1):
         rows = [("paris", epoch), (None, epoch), ("rome", epoch), ("paris", epoch)]
         commit_epoch(lake, table, epoch, files_of(table, *rows))
@@ -167,7 +198,7 @@ def test_tables_of_messages_and_of_results_do_not_mix(
     shop = Shop(database_url, tmp_path / "lake", writer)
     shop.push_old(1, 2)
     shop.archive()
-    table = open_table(is_new=True, warehouse=None)
+    table = open_table(last_batch=-1, warehouse=None)
     commit_epoch(lake, table, 0, files_of(table, ("paris", 1)))
 
     compact_lake(lake, CompactionPlan(), run_here)
@@ -179,7 +210,7 @@ def test_tables_of_messages_and_of_results_do_not_mix(
 
 
 def test_a_task_that_failed_or_has_no_rows_leaves_no_file(lake, open_table, tmp_path):
-    table = open_table(is_new=True)
+    table = open_table(last_batch=-1)
     batch = pa.record_batch([["paris"], [1]], schema=SCHEMA)
 
     def broken():
@@ -199,7 +230,7 @@ def parquet_below(directory):
 def test_old_snapshots_are_forgotten_and_their_rows_stay(lake, open_table, monkeypatch):
     monkeypatch.setattr(result_table, "SNAPSHOTS_MAX", 4)
     monkeypatch.setattr(result_table, "SNAPSHOTS_KEPT", 2)
-    table = open_table(is_new=True)
+    table = open_table(last_batch=-1)
 
     counts = []
     for epoch in range(6):
@@ -225,7 +256,7 @@ def test_times_and_numbers_keep_their_types(lake, open_table):
     )
     moment = datetime(2026, 1, 31, 10, tzinfo=UTC)
     row = (moment, moment.replace(tzinfo=None), 3, 2, 0.5, b"x", [{"n": 1}], [("a", 1)])
-    table = open_table(schema, is_new=True)
+    table = open_table(schema, last_batch=-1)
 
     commit_epoch(lake, table, 0, files_of(table, row, schema=schema))
 

@@ -1,7 +1,9 @@
 """Pipelines run on Spark: windows to queues and tables, restarts, stops and failures."""
 
 import json
+import shutil
 import threading
+from pathlib import Path
 
 import pytest
 from py4j.protocol import Py4JNetworkError
@@ -229,6 +231,20 @@ def test_a_table_goes_on_with_its_checkpoint_and_begins_anew_with_a_new_one(
     with pytest.raises(TableTaken, match="belongs to pipeline shops: choose another name"):
         pipelines.run(TABLE.replace("name: shops", "name: others"), checkpoint=elsewhere)
     assert record(writer, "others")[0] == "failed"
+
+    Path(pipelines.checkpoint).rename(tmp_path / "kept")
+    shutil.copytree(tmp_path / "kept", pipelines.checkpoint)
+    for batch in Path(pipelines.checkpoint).glob("table/*/1"):
+        batch.unlink()
+    with pytest.raises(TableTaken, match="the checkpoint knows none after 0: it is an older copy"):
+        pipelines.run(TABLE)
+    with pytest.raises(WrongWarehouse):  # before anything is forgotten
+        pipelines.run(TABLE, is_reset=True, warehouse=None)
+    shutil.rmtree(pipelines.checkpoint)
+    Path(tmp_path / "kept").rename(pipelines.checkpoint)
+    pipelines.run(TABLE)
+    assert rows_of(pipelines) == everything
+
     pipelines.run(TABLE, is_reset=True)
     assert rows_of(pipelines) == everything
 
@@ -254,9 +270,13 @@ def test_a_table_that_was_made_anew_meanwhile_ends_the_run_in_one_line(pipelines
     assert record(writer, "shops")[4].startswith("table shops was made anew")
 
 
-def test_a_table_needs_a_warehouse(pipelines):
+def test_a_table_needs_a_warehouse_before_anything_is_written(pipelines):
+    both = TABLE.replace("{table: shops", "{queue: copied, table: shops")
+
     with pytest.raises(WrongWarehouse, match="pass --warehouse, or set archive_warehouse"):
-        pipelines.run(TABLE, warehouse=None)
+        pipelines.run(both, warehouse=None)
+
+    assert not (Path(pipelines.checkpoint) / "queue").exists()
 
 
 def test_a_python_file_defines_a_pipeline_with_a_function(pipelines, writer, tmp_path):

@@ -209,6 +209,8 @@ class AnalyticsLake:
         now = now or datetime.now(UTC)
         removed = 0
         for name in TABLES:
+            if self.lake.is_foreign(self._table(name)):
+                continue  # the server this database was restored from reads these files
             with self.lake.transaction():
                 expired = self.lake.expire(self._table(name), now - KEEP)
             gone = expired.files.union(self.lake.orphans(self._table(name), now - ORPHAN_AGE))

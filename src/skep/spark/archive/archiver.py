@@ -30,7 +30,7 @@ from sqlalchemy import Connection, text
 
 from skep.model.errors import NotFound, Refused, SkepError, Unavailable
 from skep.spark.archive.copy_task import Copied, CopyTask, copy_split
-from skep.spark.archive.lake import Lake
+from skep.spark.archive.lake import ForeignArchive, Lake
 from skep.spark.archive.typed_table import ensure_typed_table, find_typed_table, layout_of
 from skep.spark.runtime.tasks import OnProgress, RunTasks
 from skep.spark.source.message_log import MessageLog, Partitions
@@ -62,10 +62,6 @@ OnRun = Callable[[str, int], None]
 
 class ArchiveBusy(Refused):
     """Another process is archiving this database."""
-
-
-class ForeignArchive(Refused):
-    """The archive belongs to the server from which this database was restored."""
 
 
 class ArchiveRun(NamedTuple):
@@ -142,11 +138,7 @@ class Archiver:
                 "archiveAfterSeconds"
             )
         if any(row.is_foreign for row in work):
-            raise ForeignArchive(
-                "the archive belongs to another server. After pg_upgrade run `skep adopt`. If this "
-                "database was restored from a dump, run `select skep.forget_archive()` in it once "
-                "to begin a new archive; the files of the old one stay where they are"
-            )
+            raise ForeignArchive
         return work
 
     def _archive_queue(self, connection: Connection, work: Any, done: Archived) -> None:

@@ -23,7 +23,7 @@ from pyiceberg.table import Table
 from skep.spark.archive.archiver import archive_lock
 from skep.spark.archive.copy_task import Copied, writing
 from skep.spark.archive.erasures import Erased, LakeFile, PlannedFile, planned_files
-from skep.spark.archive.lake import ORPHAN_AGE, Lake
+from skep.spark.archive.lake import ORPHAN_AGE, ForeignArchive, Lake
 from skep.spark.archive.read import batches_of
 from skep.spark.archive.schema import ARROW_SCHEMA, parquet
 from skep.spark.archive.storage import Storage
@@ -106,11 +106,15 @@ def compact_lake(
 ) -> Compacted:
     """Merge small files, then forget snapshots and files older than `keep_s`.
 
-    Raises `ArchiveBusy`, or `NotFound` if there is no archive.
+    Raises `ArchiveBusy`, `NotFound` if there is no archive, or `ForeignArchive`: the server this
+    database was restored from has files that its own catalog knows, and this one does not.
     """
     done = Compacted()
     with archive_lock(lake):
-        for table in lake.tables():
+        tables = lake.tables()
+        if any(lake.is_foreign(each) for each in tables):
+            raise ForeignArchive
+        for table in tables:
             _merge(lake, table, plan, run_tasks, done, on_progress, on_step)
             with lake.transaction():
                 table = lake.catalog.load_table(table.name())  # noqa: PLW2901 (as it is by now)

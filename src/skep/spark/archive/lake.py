@@ -63,6 +63,17 @@ class WrongWarehouse(Refused):
     """The archive has a warehouse, and it is another one."""
 
 
+class ForeignArchive(Refused):
+    """The archive belongs to the server from which this database was restored."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the archive belongs to another server. After pg_upgrade run `skep adopt`. If this "
+            "database was restored from a dump, run `select skep.forget_archive()` in it once "
+            "to begin a new archive; the files of the old one stay where they are"
+        )
+
+
 class Expired(NamedTuple):
     """What was forgotten of a table."""
 
@@ -145,15 +156,25 @@ class Lake:
     def root(self, warehouse: str | None) -> str:
         """Return where the tables of this database lie: beside the archive, or in a warehouse.
 
-        Raises `WrongWarehouse` if there is neither.
+        Raises `WrongWarehouse` if there is neither, `ForeignArchive` if that is not ours.
         """
         if self.has_table():
-            return self.table().location().rpartition("/")[0]
+            table = self.table()
+            if self.is_foreign(table):
+                raise ForeignArchive
+            return table.location().rpartition("/")[0]
         if warehouse is None:
             raise WrongWarehouse(
                 "There is no warehouse yet: pass --warehouse, or set archive_warehouse"
             )
-        return f"{warehouse_address(warehouse)}/{self.system().replace(':', '-')}"
+        return f"{warehouse_address(warehouse)}/{self._directory()}"
+
+    def is_foreign(self, table: Table) -> bool:
+        """Tell whether files are of the server from which this database was restored."""
+        return self._directory() not in table.location().split("/")
+
+    def _directory(self) -> str:
+        return self.system().replace(":", "-")
 
     def system(self) -> str:
         """Return the name of the database, as positions have it."""

@@ -32,7 +32,6 @@ OWNER: Final = "skep.pipeline"
 EPOCH: Final = "skep.epoch"
 """The last micro-batch that was committed."""
 _GENERATION: Final = "skep.generation"
-_SYSTEM: Final = "skep.system"
 
 SNAPSHOTS_MAX: Final = 200
 SNAPSHOTS_KEPT: Final = 100
@@ -86,29 +85,37 @@ def open_result_table(
     *,
     pipeline: str,
     warehouse: str | None,
-    is_new: bool,
+    last_batch: int,
     is_reset: bool,
 ) -> ResultTable:
     """Return the table of a query; make it if the query begins, anew if it was reset.
 
-    To be called under the lock of the pipeline. `schema` is Arrow's. Raises `TableTaken`,
-    `UnfitForTable`, or `WrongWarehouse` if there is no place for it.
+    To be called under the lock of the pipeline. `schema` is Arrow's, `last_batch` the last
+    micro-batch that the checkpoint knows of; it is below 0 if the query begins. Raises
+    `TableTaken`, `UnfitForTable`, or `WrongWarehouse` if there is no place for it.
     """
     if missing := [each for each in partition_by if each not in schema.names]:
         raise UnfitForTable(
             f"table {name} is to be partitioned by {', '.join(missing)}, which the results do not "
             f"have; they have {', '.join(schema.names)}"
         )
+    is_to_be_made = is_reset or last_batch < 0
     with lake.transaction():
         table = find_result_table(lake, name)
-        if table is not None and _is_to_be_made(lake, table, pipeline, is_new, is_reset):
+        if table is not None:
+            _require_owner(lake, table, pipeline)
+            if not is_reset:
+                _require_checkpoint(table, pipeline, last_batch)
+        elif not is_to_be_made:
+            raise TableTaken(
+                f"there is no table {name} in the catalog, but pipeline {pipeline} has run before: "
+                "--reset makes the table from what the queues still have, and writes results to "
+                f"queues a second time. If {name} was a directory of Parquet files, these are "
+                "still there"
+            )
+        if table is not None and is_to_be_made:
             lake.catalog.drop_table((RESULTS, name))  # its files stay until they are old
             table = None
-        elif table is None and not (is_new or is_reset):
-            raise TableTaken(
-                f"table {name} is gone, with all that pipeline {pipeline} wrote to it: "
-                "--reset makes and writes it again"
-            )
         if table is None:
             table = _made(lake, name, schema, partition_by, pipeline, warehouse)
     layout = layout_of(table)
@@ -127,24 +134,45 @@ def open_result_table(
     )
 
 
-def _is_to_be_made(lake: Lake, table: Table, pipeline: str, is_new: bool, is_reset: bool) -> bool:
-    """Tell whether to make a table anew; raise `TableTaken` if it must stay as it is."""
+def require_place(lake: Lake, name: str, pipeline: str, warehouse: str | None) -> None:
+    """Raise `TableTaken` or `WrongWarehouse` if a pipeline cannot make a table, or make it anew."""
+    lake.root(warehouse)
+    if table := find_result_table(lake, name):
+        _require_owner(lake, table, pipeline)
+
+
+def _require_owner(lake: Lake, table: Table, pipeline: str) -> None:
+    """Raise `TableTaken` if a table is not of a pipeline of this database."""
     name, owner = ".".join(table.name()), table.properties.get(OWNER)
     if owner != pipeline:
         whose = "another program" if owner is None else f"pipeline {owner}"
         raise TableTaken(f"table {name} belongs to {whose}: choose another name")
-    if table.properties.get(_SYSTEM) != lake.system():
+    if lake.is_foreign(table):
         raise TableTaken(
             f"table {name} belongs to the server this database was restored from: choose another "
             "name, or run `select skep.forget_archive()` once to begin with no tables. After "
             "pg_upgrade run `skep adopt`"
         )
-    if is_new and not is_reset and EPOCH in table.properties:
+
+
+def _require_checkpoint(table: Table, pipeline: str, last_batch: int) -> None:
+    """Raise `TableTaken` if a table is ahead of the checkpoint.
+
+    What comes next would have numbers that the table has, and be skipped.
+    """
+    name, epoch = ".".join(table.name()), int(table.properties.get(EPOCH, -1))
+    if epoch <= last_batch:
+        return
+    if last_batch < 0:
         raise TableTaken(
             f"table {name} has what pipeline {pipeline} wrote from another checkpoint: --reset "
             "makes it anew and writes it again"
         )
-    return is_new or is_reset
+    raise TableTaken(
+        f"table {name} has micro-batch {epoch} of pipeline {pipeline}, and the checkpoint knows "
+        f"none after {last_batch}: it is an older copy. Restore the newer one, or --reset makes "
+        "the table anew and writes it again"
+    )
 
 
 def _made(
@@ -157,7 +185,7 @@ def _made(
 ) -> Table:
     """Make a table without rows, in the transaction that is under way."""
     lake.catalog.create_namespace_if_not_exists(RESULTS)
-    own = {OWNER: pipeline, _GENERATION: str(uuid4()), _SYSTEM: lake.system()}
+    own = {OWNER: pipeline, _GENERATION: str(uuid4())}
     location = f"{lake.root(warehouse)}/{RESULTS}/{directory_of(name)}"
     catalog: Any = lake.catalog  # its signature names types of PyArrow
     try:

@@ -9,8 +9,8 @@ import re
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -42,6 +42,8 @@ from skep.spark.source.positions import Position
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+
+    from skep.spark.archive.lake import Lake
 
 POLL_S: Final = 0.5
 """How often the progress of queries is read."""
@@ -123,6 +125,7 @@ class PipelineRun:
 
     def _forget(self, registry: Registry) -> None:
         """Begin anew. The record goes last: it must not claim progress without its checkpoint."""
+        _require_places(self.pipeline, self.plan)
         files, path = _located(self._session(), self.plan.checkpoint)
         files.delete(path, True)
         for target in targets_of(self.pipeline):
@@ -138,9 +141,13 @@ class PipelineRun:
                 self._require_checkpoint(spark)
             open_table = partial(_open_table, spark, self.pipeline, self.plan)
             frames = Frames(spark, self.pipeline, self.plan.url, open_table)
-            for target in targets_of(self.pipeline):
-                writer = frames.writer(target, f"{self.plan.checkpoint}/{target.key}")
-                queries[target.key] = writer.start()
+            # All before the first one starts: if one cannot be opened, nothing is written yet.
+            writers = {
+                target.key: frames.writer(target, f"{self.plan.checkpoint}/{target.key}")
+                for target in targets_of(self.pipeline)
+            }
+            for key, writer in writers.items():
+                queries[key] = writer.start()
             self._follow(registry, queries, watch, stop)
         except Exception as failure:
             # A signal to a whole group of processes ends Spark while it is asked to stop.
@@ -191,6 +198,28 @@ class PipelineRun:
         )
 
 
+@contextmanager
+def _opened_lake(plan: RunPlan) -> Generator["Lake"]:
+    # The lake is slow to import, and few pipelines need it.
+    from skep.spark.archive.lake import Lake, explained  # noqa: PLC0415
+    from skep.spark.archive.storage import storage_properties  # noqa: PLC0415
+
+    with explained(), Lake(plan.url, storage_properties(plan.storage)) as lake:
+        yield lake
+
+
+def _require_places(pipeline: definition.Pipeline, plan: RunPlan) -> None:
+    """Raise `TableTaken` or `WrongWarehouse` if a table of a pipeline cannot be made anew."""
+    sinks = (output.sink for output in pipeline.all_outputs.values())
+    tables = [sink.table for sink in sinks if sink.table is not None]
+    if tables:
+        from skep.spark.archive.result_table import require_place  # noqa: PLC0415 (see above)
+
+        with _opened_lake(plan) as lake:
+            for name in tables:
+                require_place(lake, name, pipeline.name, plan.warehouse)
+
+
 def _open_table(
     spark: "SparkSession",
     pipeline: definition.Pipeline,
@@ -199,13 +228,10 @@ def _open_table(
     schema: Any,
 ) -> dict[str, str]:
     """Open a table for rows of a schema; return the options of what writes to it."""
-    # The lake is slow to import, and few pipelines need it.
-    from skep.spark.archive.lake import Lake, explained  # noqa: PLC0415
-    from skep.spark.archive.result_table import open_result_table  # noqa: PLC0415
-    from skep.spark.archive.storage import storage_properties  # noqa: PLC0415
+    from skep.spark.archive.result_table import open_result_table  # noqa: PLC0415 (see above)
 
     sink = pipeline.all_outputs[target.output].sink
-    with explained(), Lake(plan.url, storage_properties(plan.storage)) as lake:
+    with _opened_lake(plan) as lake:
         opened = open_result_table(
             lake,
             sink.table or "",
@@ -213,7 +239,7 @@ def _open_table(
             sink.partition_by,
             pipeline=pipeline.name,
             warehouse=plan.warehouse,
-            is_new=not _exists(spark, f"{plan.checkpoint}/{target.key}"),
+            last_batch=_last_batch(spark, f"{plan.checkpoint}/{target.key}"),
             is_reset=plan.is_reset,
         )
     options = {"url": plan.url, RESULT_TABLE: opened.spelled}
@@ -320,6 +346,17 @@ class _Watch:
 def _exists(spark: "SparkSession", address: str) -> bool:
     files, path = _located(spark, address)
     return bool(files.exists(path))
+
+
+def _last_batch(spark: "SparkSession", checkpoint: str) -> int:
+    """Return the last micro-batch that the checkpoint of a query knows of; -1 if there is none.
+
+    Spark notes there what a micro-batch reads, before it writes.
+    """
+    files, path = _located(spark, f"{checkpoint}/offsets")
+    found: Any = files.listStatus(path) if files.exists(path) else ()
+    names: list[str] = [each.getPath().getName() for each in found]
+    return max((int(name) for name in names if name.isdigit()), default=-1)
 
 
 def _located(spark: "SparkSession", address: str) -> tuple[Any, Any]:
