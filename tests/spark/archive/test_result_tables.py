@@ -4,10 +4,11 @@ from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 import pytest
+from sqlalchemy import text
 
 from skep.spark.archive import result_table
 from skep.spark.archive.compaction import CompactionPlan, compact_lake
-from skep.spark.archive.lake import ForeignArchive, Lake, WrongWarehouse
+from skep.spark.archive.lake import LOCK_TABLES, ForeignArchive, Lake, WrongWarehouse
 from skep.spark.archive.result_table import (
     TableTaken,
     UnfitForTable,
@@ -16,6 +17,7 @@ from skep.spark.archive.result_table import (
     open_result_table,
     result_files,
 )
+from skep.spark.archive.storage import Storage
 from skep.spark.runtime.tasks import run_here
 from skep.spark.sink.options import RESULT_TABLE
 from skep.spark.sink.result_writer import ResultWriter, Written
@@ -162,9 +164,55 @@ def test_a_table_needs_a_warehouse_columns_and_types_of_iceberg(lake, open_table
         open_table(warehouse=None, last_batch=-1)
     with pytest.raises(UnfitForTable, match="partitioned by country, which the results do not"):
         open_table(partition_by=["country"], last_batch=-1)
+    with pytest.raises(UnfitForTable, match="cannot be partitioned by share, which is a float"):
+        open_table(pa.schema([("share", pa.float64())]), ["share"], last_batch=-1)
     with pytest.raises(UnfitForTable, match=r"cannot be a table of Iceberg.*Cast the column"):
         open_table(pa.schema([("took", pa.duration("us"))]), last_batch=-1)
     assert find_result_table(lake, "revenue") is None
+
+
+def test_a_table_that_exists_is_partitioned_as_it_was_made(lake, open_table):
+    open_table(partition_by=["shop"], last_batch=-1)
+
+    with pytest.raises(UnfitForTable, match="is partitioned by shop, not by nothing: write that"):
+        open_table()
+    with pytest.raises(UnfitForTable, match="is partitioned by shop, not by shop, revenue"):
+        open_table(partition_by=["shop", "revenue"])
+    open_table(partition_by=["shop"])
+    open_table(is_reset=True)
+    assert not find_result_table(lake, "revenue").spec().fields
+
+
+NESTED = pa.struct([("n", pa.int64())])
+
+
+@pytest.mark.parametrize(
+    ("stored", "given", "fits"),
+    [
+        (pa.int64(), pa.int32(), True),
+        (pa.float64(), pa.float32(), True),
+        (pa.decimal128(10, 2), pa.decimal128(8, 2), True),
+        (NESTED, NESTED, True),
+        (pa.list_(NESTED), pa.list_(NESTED), True),
+        (pa.map_(pa.string(), NESTED), pa.map_(pa.string(), NESTED), True),
+        (pa.int32(), pa.int64(), False),
+        (pa.float32(), pa.float64(), False),
+        (pa.string(), pa.int64(), False),
+        (pa.timestamp("us"), pa.timestamp("us", tz="UTC"), False),
+        (NESTED, pa.struct([("n", pa.string())]), False),
+        (NESTED, pa.struct([("n", pa.int64()), ("more", pa.int64())]), False),
+    ],
+)
+def test_results_of_another_type_are_refused_unless_the_table_takes_them_as_they_are(
+    open_table, stored, given, fits
+):
+    open_table(pa.schema([("found", stored)]), last_batch=-1)
+
+    if fits:
+        open_table(pa.schema([("found", given)]))
+    else:
+        with pytest.raises(UnfitForTable, match="found has the type .* in the results and .* in the table"):
+            open_table(pa.schema([("found", given)]))
 
 
 def test_files_are_of_one_partition_and_merged_in_it(lake, open_table):
@@ -239,6 +287,32 @@ def test_old_snapshots_are_forgotten_and_their_rows_stay(lake, open_table, monke
 
     assert counts == [1, 2, 3, 4, 2, 3]
     assert [revenue for _, revenue in rows_of(lake)] == [0, 1, 2, 3, 4, 5]
+
+
+def test_orphans_are_listed_and_removed_while_others_commit(lake, open_table):
+    files_of(open_table(last_batch=-1), ("paris", 1))
+    asked = []
+
+    class Watched(Storage):
+        def list(self, address, *, older_than=None):
+            self._commit("list")
+            return super().list(address, older_than=older_than)
+
+        def remove(self, addresses):
+            self._commit("remove")
+            super().remove(addresses)
+
+        def _commit(self, during):
+            with lake.connect() as connection, connection.begin():
+                connection.execute(text("set local lock_timeout = '50ms'"))
+                connection.execute(text(LOCK_TABLES))
+            asked.append(during)
+
+    lake.storage = Watched({})
+
+    assert lake.remove_unreferenced(datetime.now(UTC) + LATER) > 0
+    assert asked == ["list", "remove"]
+    assert lake.unreferenced() == []
 
 
 def test_times_and_numbers_keep_their_types(lake, open_table):

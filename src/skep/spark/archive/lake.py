@@ -11,7 +11,7 @@ All files lie below a directory that is named after the database, so that a copy
 the database, restored elsewhere, never takes the files of the original for its own.
 """
 
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple, Self
@@ -298,42 +298,55 @@ class Lake:
         What only they knew is to be removed once that has committed.
         """
         current, limit_ms = table.current_snapshot(), older_than.timestamp() * 1000
-        before = known_files(table)
         expired = [
             snapshot.snapshot_id
             for snapshot in table.metadata.snapshots
             if snapshot != current and _replaced_at(table, snapshot) < limit_ms
         ]
-        if expired:
-            table.maintenance.expire_snapshots().by_ids(expired).commit()
-            self.force(table)
-        return Expired(len(expired), before - known_files(table) if expired else set())
+        if not expired:
+            return Expired(0, set())
+        before = known_files(table)
+        table.maintenance.expire_snapshots().by_ids(expired).commit()
+        self.force(table)
+        return Expired(len(expired), before - known_files(table))
 
     def remove_unreferenced(self, older_than: datetime) -> int:
         """Remove files that no snapshot and no run knows; return how many.
 
-        A young one may be of another program, which commits it in a moment.
+        A young one may be of another program, which commits it in a moment. Only the decision keeps
+        commits waiting: files may be many, and what nothing knows by then is never committed.
         """
+        found = self._listed(older_than)
         with self.transaction():
-            orphans = self.unreferenced(older_than)
-            self.storage.remove(orphans)
+            orphans = self._unknown(found)
+        self.storage.remove(orphans)
         return len(orphans)
 
     def unreferenced(self, older_than: datetime | None = None) -> list[str]:
         """Return the files below the tables that no snapshot and no run under way knows."""
-        tables = self.tables()
-        found = [each for table in tables for each in self.orphans(table, older_than)]
-        # After the files were listed: the run of each of them had been planned by then.
+        return self._unknown(self._listed(older_than))
+
+    def _listed(self, older_than: datetime | None) -> dict[str, list[str]]:
+        """Return the files below the tables, by the places of these."""
+        places = [each.location() for each in self.tables()]
+        return {each: self.storage.list(each, older_than=older_than) for each in places}
+
+    def _unknown(self, found: Mapping[str, Sequence[str]]) -> list[str]:
+        """Return those files that no snapshot and no run under way knows."""
+        # Now that they are listed: the run of each of them had been planned by then.
         with self.connect() as connection:
             runs = connection.scalars(text(OPEN_RUNS)).all()
-        under_way = tuple(f"{each.location()}/data/{run}/" for each in tables for run in runs)
-        return [each for each in found if not each.startswith(under_way)]
+        unknown: list[str] = []
+        for table in self.tables():
+            place = table.location()
+            under_way = tuple(f"{place}/data/{run}/" for run in runs)
+            rest = [each for each in found.get(place, ()) if not each.startswith(under_way)]
+            unknown += _without_known(rest, table)
+        return unknown
 
     def orphans(self, table: Table, older_than: datetime | None = None) -> list[str]:
         """Return the files below a table that none of its snapshots knows."""
-        found = self.storage.list(table.location(), older_than=older_than)
-        known = known_files(table)
-        return [each for each in found if each not in known]
+        return _without_known(self.storage.list(table.location(), older_than=older_than), table)
 
     @contextmanager
     def locked(self, name: str, busy: SkepError) -> Generator[Connection]:
@@ -415,6 +428,11 @@ def _replaced_at(table: Table, snapshot: Any) -> int:
         if other.parent_snapshot_id == snapshot.snapshot_id
     ]
     return max(later, default=snapshot.timestamp_ms)
+
+
+def _without_known(files: Sequence[str], table: Table) -> list[str]:
+    known = known_files(table) if files else set[str]()
+    return [each for each in files if each not in known]
 
 
 def known_files(table: Table) -> set[str]:

@@ -16,8 +16,9 @@ from typing import Any, Final
 from uuid import uuid4
 
 import msgspec
-from pyiceberg.exceptions import NoSuchTableError
-from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException
+from pyiceberg.exceptions import NoSuchTableError, ResolveError
+from pyiceberg.io import pyarrow as _pyarrow
+from pyiceberg.schema import promote
 from pyiceberg.table import Table
 
 from skep.model.errors import NotFound, Refused
@@ -28,6 +29,7 @@ from skep.spark.archive.storage import Storage
 from skep.spark.archive.typed_table import RESULTS, TypedLayout, directory_of, layout_of
 from skep.spark.runtime.arrow import pa
 
+_conversions: Final[Any] = _pyarrow  # it names types of PyArrow, which has none
 OWNER: Final = "skep.pipeline"
 EPOCH: Final = "skep.epoch"
 """The last micro-batch that was committed."""
@@ -94,11 +96,7 @@ def open_result_table(
     micro-batch that the checkpoint knows of; it is below 0 if the query begins. Raises
     `TableTaken`, `UnfitForTable`, or `WrongWarehouse` if there is no place for it.
     """
-    if missing := [each for each in partition_by if each not in schema.names]:
-        raise UnfitForTable(
-            f"table {name} is to be partitioned by {', '.join(missing)}, which the results do not "
-            f"have; they have {', '.join(schema.names)}"
-        )
+    _require_columns(name, schema, partition_by)
     is_to_be_made = is_reset or last_batch < 0
     with lake.transaction():
         table = find_result_table(lake, name)
@@ -118,12 +116,7 @@ def open_result_table(
             table = None
         if table is None:
             table = _made(lake, name, schema, partition_by, pipeline, warehouse)
-    layout = layout_of(table)
-    if layout is None or layout.schema.names != schema.names:
-        raise UnfitForTable(
-            f"table {name} has the columns {', '.join(table.schema().column_names)}, and the "
-            f"results {', '.join(schema.names)}: --reset makes the table anew"
-        )
+    layout = _required_layout(table, schema, partition_by)
     return ResultTable(
         name=name,
         pipeline=pipeline,
@@ -132,6 +125,64 @@ def open_result_table(
         schema=layout.schema.serialize().to_pybytes(),
         partition_by=tuple(partition_by),
     )
+
+
+def _require_columns(name: str, schema: Any, partition_by: Sequence[str]) -> None:
+    """Raise `UnfitForTable` if a table cannot be partitioned by columns of the results."""
+    if missing := [each for each in partition_by if each not in schema.names]:
+        raise UnfitForTable(
+            f"table {name} is to be partitioned by {', '.join(missing)}, which the results do not "
+            f"have; they have {', '.join(schema.names)}"
+        )
+    # A value that is no number differs from itself, and Parquet has no statistics of it.
+    if inexact := [
+        each for each in partition_by if pa.types.is_floating(schema.field(each).type)
+    ]:
+        raise UnfitForTable(
+            f"table {name} cannot be partitioned by {', '.join(inexact)}, which is a float: cast "
+            "it to a decimal or a string"
+        )
+
+
+def _required_layout(table: Table, schema: Any, partition_by: Sequence[str]) -> TypedLayout:
+    """Return the layout of a table; raise `UnfitForTable` if the results have another one."""
+    name, layout = ".".join(table.name()), layout_of(table)
+    if layout is None or layout.schema.names != schema.names:
+        raise UnfitForTable(
+            f"table {name} has the columns {', '.join(table.schema().column_names)}, and the "
+            f"results {', '.join(schema.names)}: --reset makes the table anew"
+        )
+    others = [
+        f"{found.name} has the type {result.type} in the results and {found.type} in the table"
+        for found, result in zip(layout.schema, schema, strict=True)
+        if not _takes(table, result)
+    ]
+    if others:
+        raise UnfitForTable(
+            f"table {name} does not fit the results: {'; '.join(others)}. Cast the results, or "
+            "--reset makes the table anew"
+        )
+    present = [
+        str(table.schema().find_column_name(each.source_id)) for each in table.spec().fields
+    ]
+    if set(present) != set(partition_by):
+        raise UnfitForTable(
+            f"table {name} is partitioned by {', '.join(present) or 'nothing'}, not by "
+            f"{', '.join(partition_by) or 'nothing'}: write that as partitionBy, or --reset makes "
+            "the table anew"
+        )
+    return layout
+
+
+def _takes(table: Table, result: Any) -> bool:
+    """Tell whether a column of a table takes the values of a result as they are."""
+    stored = table.schema()
+    try:
+        (found,) = _conversions.pyarrow_to_schema(pa.schema([result]), stored.name_mapping).fields
+        wanted = stored.find_type(result.name)
+        return found.field_type == wanted or bool(promote(found.field_type, wanted))
+    except (ValueError, ResolveError):
+        return False
 
 
 def require_place(lake: Lake, name: str, pipeline: str, warehouse: str | None) -> None:
@@ -196,7 +247,7 @@ def _made(
             with table.update_spec() as spec:
                 for each in partition_by:
                     spec.add_identity(each)
-    except (UnsupportedPyArrowTypeException, ValueError, NotImplementedError) as error:
+    except (_pyarrow.UnsupportedPyArrowTypeException, ValueError, NotImplementedError) as error:
         raise UnfitForTable(
             f"the results cannot be a table of Iceberg: {error}. Cast the column to another type"
         ) from error
@@ -282,7 +333,8 @@ def commit_epoch(lake: Lake, opened: ResultTable, epoch: int, files: Iterable[st
 
 def _forget_snapshots(lake: Lake, table: Table) -> None:
     """Forget the oldest snapshots once there are many; compaction removes their files."""
-    snapshots = sorted(table.metadata.snapshots, key=lambda each: each.timestamp_ms)
+    # Clocks of other machines may differ.
+    snapshots = sorted(table.metadata.snapshots, key=lambda each: each.sequence_number or 0)
     if len(snapshots) > SNAPSHOTS_MAX:
         old = [each.snapshot_id for each in snapshots[:-SNAPSHOTS_KEPT]]
         table.maintenance.expire_snapshots().by_ids(old).commit()
