@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from skep.settings.fields import FIELDS, description
+from skep.spark.pipelines.files import parse_pipeline
 from tests.tidy.tree import ROOT, documents, short, sql_files
 from tools.build_site import listed_pages
 from tools.generate_reference_pages import render_settings_page
@@ -51,10 +52,16 @@ def test_links_into_pages_lead_to_a_heading(path):
     assert [anchor for page, anchor in pages if anchor not in anchors(page)] == []
 
 
+def read_yaml(text):
+    for document in yaml.safe_load_all(text):
+        if isinstance(document, dict) and {"name", "sources"} <= document.keys():
+            parse_pipeline(text)
+
+
 READERS = {
     "json": json.loads,
     "toml": tomllib.loads,
-    "yaml": lambda text: list(yaml.safe_load_all(text)),
+    "yaml": read_yaml,
     "python": lambda text: compile(text, "block", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT),
 }
 

@@ -1,5 +1,6 @@
 """Tables that pipelines write: each micro-batch is in them once, whatever is repeated or reset."""
 
+import threading
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
@@ -17,7 +18,7 @@ from skep.spark.archive.result_table import (
     open_result_table,
     result_files,
 )
-from skep.spark.archive.storage import Storage
+from skep.spark.archive.storage import PARTIAL, Storage
 from skep.spark.runtime.tasks import run_here
 from skep.spark.sink.options import RESULT_TABLE
 from skep.spark.sink.result_writer import ResultWriter, Written
@@ -95,6 +96,28 @@ def test_a_commit_whose_outcome_was_lost_is_repeated_and_given_up_without_harm(
     assert rows_of(lake) == [("rome", 3)]
 
 
+def test_a_commit_whose_session_ends_is_repeated_and_adds_its_rows_once(
+    lake, open_table, database_url, writer
+):
+    sink = writer_of(open_table(last_batch=-1), database_url)
+    written = sink.write(iter([pa.record_batch([["rome"], [3]], schema=SCHEMA)]))
+    commit = threading.Thread(target=sink.commit, args=([written], 0))
+    end_it = (
+        "select pg_terminate_backend(pid) from pg_stat_activity where wait_event_type = 'Lock'"
+        " and query like 'UPDATE iceberg_tables%' and datname = current_database()"
+    )
+
+    with lake.connect() as holder, holder.begin():
+        holder.execute(text("lock table skep_lake.iceberg_tables in share mode"))
+        commit.start()
+        while not writer.rows(end_it):
+            assert commit.is_alive()
+    commit.join()
+
+    assert rows_of(lake) == [("rome", 3)]
+    assert len(find_result_table(lake, "revenue").metadata.snapshots) == 1
+
+
 def test_a_table_that_was_reset_is_empty_and_refuses_those_before(lake, open_table):
     before = open_table(last_batch=-1)
     commit_epoch(lake, before, 0, files_of(before, ("paris", 1)))
@@ -134,7 +157,7 @@ def test_a_checkpoint_that_is_behind_its_table_is_refused(lake, open_table):
     commit_epoch(lake, table, 7, files_of(table, ("paris", 1)))
 
     # What the older checkpoint would read again as micro-batch 7 might be more than the table has.
-    with pytest.raises(TableTaken, match="has micro-batch 7 of.*none after 6: it is an older copy"):
+    with pytest.raises(TableTaken, match=r"micro-batch 7 of.*none after 6: it is an older copy"):
         open_table(last_batch=6)
     goes_on = open_table(last_batch=7)  # Spark has not noted its end, or there was nothing since
     assert not commit_epoch(lake, goes_on, 7, files_of(goes_on, ("rome", 2)))
@@ -211,7 +234,9 @@ def test_results_of_another_type_are_refused_unless_the_table_takes_them_as_they
     if fits:
         open_table(pa.schema([("found", given)]))
     else:
-        with pytest.raises(UnfitForTable, match="found has the type .* in the results and .* in the table"):
+        with pytest.raises(
+            UnfitForTable, match=r"^table .*: found has the type \w+.* in the table"
+        ):
             open_table(pa.schema([("found", given)]))
 
 
@@ -238,6 +263,27 @@ def test_files_are_of_one_partition_and_merged_in_it(lake, open_table):
 def rows_of_unsorted(lake):
     found = find_result_table(lake, "revenue").scan().to_arrow().to_pylist()
     return sorted((row["shop"] or "", row["revenue"]) for row in found)
+
+
+def test_a_task_keeps_few_files_open_however_many_partitions_there_are(
+    lake, open_table, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(result_table, "FILES_OPEN_MAX", 2)
+    table = open_table(partition_by=["shop"], last_batch=-1)
+    shops = ["paris", "rome", "oslo", "paris", "paris"]
+    most = []
+
+    def batches():
+        for number, shop in enumerate(shops):
+            yield pa.record_batch([[shop], [number]], schema=SCHEMA)
+            most.append(len(list(tmp_path.rglob(f"*{PARTIAL}"))))
+
+    files = writer_of(table).write(batches()).files
+
+    assert max(most) == 2
+    assert len(files) == 4  # one more of paris, whose first was closed for oslo
+    commit_epoch(lake, table, 0, files)
+    assert rows_of(lake) == [("oslo", 2), ("paris", 0), ("paris", 3), ("paris", 4), ("rome", 1)]
 
 
 def test_tables_of_messages_and_of_results_do_not_mix(
@@ -287,6 +333,17 @@ def test_old_snapshots_are_forgotten_and_their_rows_stay(lake, open_table, monke
 
     assert counts == [1, 2, 3, 4, 2, 3]
     assert [revenue for _, revenue in rows_of(lake)] == [0, 1, 2, 3, 4, 5]
+
+    replaced = find_result_table(lake, "revenue").current_snapshot().snapshot_id
+    assert compact_lake(lake, CompactionPlan(), run_here).files_before > 1
+    for epoch in range(6, 12):
+        commit_epoch(lake, table, epoch, files_of(table, ("paris", epoch)))
+    kept = find_result_table(lake, "revenue")
+    assert kept.scan(snapshot_id=replaced).to_arrow().num_rows == 6  # as those who read it find it
+    assert len(kept.metadata.snapshots) <= 4 + 2
+    compact_lake(lake, CompactionPlan(), run_here, now=lambda: datetime.now(UTC) + LATER)
+    assert len(find_result_table(lake, "revenue").metadata.snapshots) == 1
+    assert [revenue for _, revenue in rows_of(lake)] == list(range(12))
 
 
 def test_orphans_are_listed_and_removed_while_others_commit(lake, open_table):

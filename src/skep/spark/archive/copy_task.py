@@ -89,29 +89,42 @@ def _require_attempt(source: Database, task: CopyTask) -> None:
 
 
 class FileSet:
-    """Files in the making, by their addresses; they get their names when `writing` ends."""
+    """Files in the making, by their addresses; they get their names when `writing` ends.
+
+    Or when they are closed before, to have fewer of them open.
+    """
 
     def __init__(self, storage: Storage, layout: TypedLayout | None, opened: ExitStack) -> None:
         self._storage, self._layout, self._opened = storage, layout, opened
         self._writers: Final[dict[str, FileWriter]] = {}
+        self._ends: Final[dict[str, ExitStack]] = {}
+        self._closed: Final[list[FileWriter]] = []
 
     def add(self, address: str, rows: Any) -> None:
         """Add a record batch or a table to a file."""
         if address not in self._writers:
-            stream = self._opened.enter_context(self._storage.create(address))
+            end = self._opened.enter_context(ExitStack())
+            stream = end.enter_context(self._storage.create(address))
             writer = FileWriter(address, stream, self._layout)
-            self._opened.callback(writer.close)  # before its stream, also after a failure
-            self._writers[address] = writer
+            end.callback(writer.close)  # before its stream, also after a failure
+            self._writers[address], self._ends[address] = writer, end
         self._writers[address].add(rows)
         writers = self._writers.values()
         if sum(writer.waiting_bytes for writer in writers) >= BYTES_PER_GROUP:
             max(writers, key=lambda writer: writer.waiting_bytes).write_group()
 
+    def close(self, address: str) -> None:
+        """Write the rest and the end of a file; nothing may be added to it any more."""
+        writer = self._writers.pop(address)
+        writer.finish()
+        self._ends.pop(address).close()
+        self._closed.append(writer)
+
     def finish(self) -> Copied:
         """Write the rest and the ends of the files; return what is in them."""
-        done = [self._writers[address] for address in sorted(self._writers)]
-        for writer in done:
+        for writer in self._writers.values():
             writer.finish()
+        done = sorted([*self._closed, *self._writers.values()], key=lambda each: each.address)
         return Copied(
             tuple(writer.address for writer in done),
             sum(writer.messages for writer in done),

@@ -12,6 +12,7 @@ own: beginning anew makes the table anew.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import count
 from typing import Any, Final
 from uuid import uuid4
 
@@ -20,6 +21,7 @@ from pyiceberg.exceptions import NoSuchTableError, ResolveError
 from pyiceberg.io import pyarrow as _pyarrow
 from pyiceberg.schema import promote
 from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Operation
 
 from skep.model.errors import NotFound, Refused
 from skep.spark.archive.copy_task import writing
@@ -35,6 +37,8 @@ EPOCH: Final = "skep.epoch"
 """The last micro-batch that was committed."""
 _GENERATION: Final = "skep.generation"
 
+FILES_OPEN_MAX: Final = 64
+"""Of a task; each takes memory and a place among the open files of the process."""
 SNAPSHOTS_MAX: Final = 200
 SNAPSHOTS_KEPT: Final = 100
 """Every commit goes through all of them, and there may be one a second."""
@@ -135,9 +139,7 @@ def _require_columns(name: str, schema: Any, partition_by: Sequence[str]) -> Non
             f"have; they have {', '.join(schema.names)}"
         )
     # A value that is no number differs from itself, and Parquet has no statistics of it.
-    if inexact := [
-        each for each in partition_by if pa.types.is_floating(schema.field(each).type)
-    ]:
+    if inexact := [each for each in partition_by if pa.types.is_floating(schema.field(each).type)]:
         raise UnfitForTable(
             f"table {name} cannot be partitioned by {', '.join(inexact)}, which is a float: cast "
             "it to a decimal or a string"
@@ -162,9 +164,7 @@ def _required_layout(table: Table, schema: Any, partition_by: Sequence[str]) -> 
             f"table {name} does not fit the results: {'; '.join(others)}. Cast the results, or "
             "--reset makes the table anew"
         )
-    present = [
-        str(table.schema().find_column_name(each.source_id)) for each in table.spec().fields
-    ]
+    present = [str(table.schema().find_column_name(each.source_id)) for each in table.spec().fields]
     if set(present) != set(partition_by):
         raise UnfitForTable(
             f"table {name} is partitioned by {', '.join(present) or 'nothing'}, not by "
@@ -288,13 +288,17 @@ def write_results(
     writes over nothing.
     """
     attempt, layout = f"{table.location}/data/{uuid4()}", table.layout
-    numbers: dict[tuple[Any, ...], int] = {}
+    numbers = count()
+    under_way: dict[tuple[Any, ...], str] = {}
     with writing(Storage(storage), layout) as files:
         for batch in batches:
             rows = pa.Table.from_batches([batch]).cast(layout.schema)
             for key, part in _parts(rows, table.partition_by):
-                number = numbers.setdefault(key, len(numbers))
-                files.add(f"{attempt}-{number:05d}.parquet", part)
+                address = under_way.pop(key, None) or f"{attempt}-{next(numbers):05d}.parquet"
+                under_way[key] = address  # at the end: the first one has waited longest
+                files.add(address, part)
+                if len(under_way) > FILES_OPEN_MAX:
+                    files.close(under_way.pop(next(iter(under_way))))
         return files.finish().files
 
 
@@ -332,10 +336,19 @@ def commit_epoch(lake: Lake, opened: ResultTable, epoch: int, files: Iterable[st
 
 
 def _forget_snapshots(lake: Lake, table: Table) -> None:
-    """Forget the oldest snapshots once there are many; compaction removes their files."""
-    # Clocks of other machines may differ.
-    snapshots = sorted(table.metadata.snapshots, key=lambda each: each.sequence_number or 0)
-    if len(snapshots) > SNAPSHOTS_MAX:
-        old = [each.snapshot_id for each in snapshots[:-SNAPSHOTS_KEPT]]
+    """Forget the oldest snapshots once there are many; compaction removes their files.
+
+    Not those that compaction replaced: it keeps them, as long as it is told to, for their readers.
+    """
+    snapshots = table.metadata.snapshots
+    rewrites = [
+        each for each in snapshots if each.summary and each.summary.operation != Operation.APPEND
+    ]
+    kept = {number for each in rewrites for number in (each.snapshot_id, each.parent_snapshot_id)}
+    # By their numbers, since clocks of other machines may differ.
+    in_order = sorted(snapshots, key=lambda each: each.sequence_number or 0)
+    appended = [each.snapshot_id for each in in_order if each.snapshot_id not in kept]
+    if len(appended) > SNAPSHOTS_MAX:
+        old = appended[:-SNAPSHOTS_KEPT]
         table.maintenance.expire_snapshots().by_ids(old).commit()
         lake.force(table)
