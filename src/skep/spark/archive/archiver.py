@@ -30,7 +30,7 @@ from sqlalchemy import Connection, text
 
 from skep.model.errors import NotFound, Refused, SkepError, Unavailable
 from skep.spark.archive.copy_task import Copied, CopyTask, copy_split
-from skep.spark.archive.lake import ForeignArchive, Lake
+from skep.spark.archive.lake import FOREIGN, ForeignArchive, Lake
 from skep.spark.archive.typed_table import ensure_typed_table, find_typed_table, layout_of
 from skep.spark.runtime.tasks import OnProgress, RunTasks
 from skep.spark.source.message_log import MessageLog, Partitions
@@ -138,7 +138,7 @@ class Archiver:
                 "archiveAfterSeconds"
             )
         if any(row.is_foreign for row in work):
-            raise ForeignArchive
+            raise ForeignArchive(FOREIGN)
         return work
 
     def _archive_queue(self, connection: Connection, work: Any, done: Archived) -> None:

@@ -23,7 +23,7 @@ from pyiceberg.table import Table
 from skep.spark.archive.archiver import archive_lock
 from skep.spark.archive.copy_task import Copied, writing
 from skep.spark.archive.erasures import Erased, LakeFile, PlannedFile, planned_files
-from skep.spark.archive.lake import ORPHAN_AGE, ForeignArchive, Lake
+from skep.spark.archive.lake import FOREIGN, ORPHAN_AGE, ForeignArchive, Lake
 from skep.spark.archive.read import batches_of
 from skep.spark.archive.schema import ARROW_SCHEMA, parquet
 from skep.spark.archive.storage import Storage
@@ -113,7 +113,7 @@ def compact_lake(
     with archive_lock(lake):
         tables = lake.tables()
         if any(lake.is_foreign(each) for each in tables):
-            raise ForeignArchive
+            raise ForeignArchive(FOREIGN)
         for table in tables:
             _merge(lake, table, plan, run_tasks, done, on_progress, on_step)
             with lake.transaction():

@@ -66,12 +66,13 @@ class WrongWarehouse(Refused):
 class ForeignArchive(Refused):
     """The archive belongs to the server from which this database was restored."""
 
-    def __init__(self) -> None:
-        super().__init__(
-            "the archive belongs to another server. After pg_upgrade run `skep adopt`. If this "
-            "database was restored from a dump, run `select skep.forget_archive()` in it once "
-            "to begin a new archive; the files of the old one stay where they are"
-        )
+
+FOREIGN: Final = (
+    "the archive belongs to another server. After pg_upgrade run `skep adopt`. If this database "
+    "was restored from a dump, run `select skep.forget_archive()` in it once to begin a new "
+    "archive; the files of the old one stay where they are"
+)
+"""What to do about a `ForeignArchive`."""
 
 
 class Expired(NamedTuple):
@@ -161,7 +162,7 @@ class Lake:
         if self.has_table():
             table = self.table()
             if self.is_foreign(table):
-                raise ForeignArchive
+                raise ForeignArchive(FOREIGN)
             return table.location().rpartition("/")[0]
         if warehouse is None:
             raise WrongWarehouse(
