@@ -27,6 +27,13 @@ async def items_of(stage):
     return items
 
 
+@pytest.fixture(scope="module")
+def shown_broker(start_broker, built_site):
+    """One of its own: the consumers of a broker that was filled minutes ago have left."""
+    with start_broker("--workers", "1", metrics_interval_s=1) as broker:
+        yield broker
+
+
 @pytest.fixture
 def quiet_broker(start_broker, built_site):
     with start_broker("--workers", "1", metrics_interval_s=1) as broker:
